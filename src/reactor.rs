@@ -35,4 +35,4 @@ pub use live_effects::LiveEffects;
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;
 pub use observer::{Observer, Scope};
-pub use worker::Pace;
+pub use worker::WorkerSettings;

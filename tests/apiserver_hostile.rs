@@ -229,7 +229,7 @@ async fn bodies_that_are_large_deep_or_broken_are_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_over_http2_when_it_has_come() {
+async fn an_oversized_body_is_refused_over_http2_after_it_was_sent() {
     let server = Server::start();
     for megabytes in [4, 12, 40] {
         let stream = TokioIo::new(server.connect(b"h2").await);
@@ -298,7 +298,7 @@ async fn paths_queries_and_names_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
+async fn slow_half_closed_or_flooded_connections_do_not_affect_others() {
     let server = Server::start();
     let short = Duration::from_secs(2);
     let head = |more: &str| server.head("GET", MAPS, more);
@@ -354,7 +354,7 @@ async fn connections_that_are_slow_half_closed_or_flooded_harm_nobody_else() {
 }
 
 #[tokio::test]
-async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
+async fn two_thousand_watches_take_bounded_memory_and_all_get_a_change() {
     const CONNECTIONS: usize = 20;
     const WATCHES: usize = 100;
     let server = Server::start();
@@ -391,7 +391,7 @@ async fn two_thousand_watches_take_bounded_memory_and_all_hear_of_a_change() {
 }
 
 #[tokio::test]
-async fn idle_connections_lock_nobody_out_where_files_are_few() {
+async fn idle_connections_are_closed_when_file_descriptors_run_out() {
     let server = Server::start_with("ulimit -n 64; exec \"$@\"", &[]);
     let mut idle = Vec::new();
     for number in 0..200 {
@@ -417,7 +417,7 @@ fn limit_files(server: &Server, bytes: &str) {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_nothing_else() {
+async fn a_full_disk_only_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let arguments = ["--data", data.to_str().unwrap()];

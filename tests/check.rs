@@ -26,7 +26,7 @@ fn programs_get_one_document_with_all_diagnostics() {
 }
 
 #[test]
-fn a_manifest_without_mistakes_is_said_to_be_fine() {
+fn a_valid_manifest_has_no_diagnostics() {
     let output = kopfd(&["check", "--config", "../examples/01-minimal"]);
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("no errors in minimal\n", Some(0)));
     let output = kopfd(&["check", "--config", "../examples/01-minimal", "-o", "json"]);
@@ -36,10 +36,10 @@ fn a_manifest_without_mistakes_is_said_to_be_fine() {
 #[test]
 fn a_part_that_is_checked_and_not_run_is_a_warning() {
     let output = kopfd(&["check", "--config", "manifests/everything"]);
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     let wanted = "warning: timers are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
-    assert!(told.contains(wanted), "{told}");
-    assert!(told.ends_with(" warnings, 2 hints in everything\n") && !told.contains("error"), "{told}");
+    assert!(printed.contains(wanted), "{printed}");
+    assert!(printed.ends_with(" warnings, 2 hints in everything\n") && !printed.contains("error"), "{printed}");
     assert_eq!(output.status.code(), Some(0));
     let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -62,15 +62,15 @@ fn warnings_do_not_count() {
 }
 
 #[test]
-fn webhooks_need_a_server_where_the_engine_brings_none() {
+fn webhooks_need_a_configured_server() {
     let message = "error: the webhooks have no server";
     let look = "manifests/look/operator.yaml";
     assert!(text(&kopfd(&["check", look]).stdout).contains(message));
     assert!(text(&kopfd(&["run", look]).stderr).contains(message));
     // The embedded server can always reach webhooks; this version refuses them for another reason.
-    let told = kopfd(&["dev", look]).stderr;
-    assert!(text(&told).contains("error: webhooks are not supported by this version"), "{}", text(&told));
-    assert!(!text(&told).contains(message), "{}", text(&told));
+    let printed = kopfd(&["dev", look]).stderr;
+    assert!(text(&printed).contains("error: webhooks are not supported by this version"), "{}", text(&printed));
+    assert!(!text(&printed).contains(message), "{}", text(&printed));
 }
 
 #[test]
@@ -89,19 +89,19 @@ fn a_command_that_is_not_understood_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn whoever_asks_for_nothing_is_told_what_there_is() {
-    let told = text(&kopfd(&[]).stderr);
+fn without_a_command_the_help_is_printed() {
+    let printed = text(&kopfd(&[]).stderr);
     for wanted in ["--config", "  init ", "  dev ", "  test ", "  check ", "  apiserver "] {
-        assert!(told.contains(wanted), "{wanted} is missing in:\n{told}");
+        assert!(printed.contains(wanted), "{wanted} is missing in:\n{printed}");
     }
 }
 
 #[test]
 fn the_help_shows_three_commands_that_are_understood() {
-    let told = text(&kopfd(&["--help"]).stdout);
-    let (_, examples) = told.split_once("Examples:\n").unwrap();
+    let printed = text(&kopfd(&["--help"]).stdout);
+    let (_, examples) = printed.split_once("Examples:\n").unwrap();
     let commands: Vec<&str> = examples.lines().filter_map(|line| line.trim().split("  ").next()).filter(|line| !line.is_empty()).collect();
-    assert_eq!(commands.len(), 3, "{told}");
+    assert_eq!(commands.len(), 3, "{printed}");
     for command in commands {
         let words = command.split(' ').map(|word| word.trim_matches('\''));
         assert!(::kopfd::cli::Cli::try_parse_from(words).is_ok(), "{command}");

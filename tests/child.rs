@@ -147,7 +147,7 @@ fn a_process_is_killed_when_its_test_panics() {
 fn a_process_that_runs_for_too_long_is_killed_and_its_output_ends() {
     let mut command = Command::new("sleep");
     let mut process = Process::start_for(command.arg("600").stdout(Stdio::piped()), Duration::from_millis(50));
-    let mut told = String::new();
-    process.stdout.take().unwrap().read_to_string(&mut told).unwrap();
-    assert!(told.is_empty() && !process.wait(LIMIT).success());
+    let mut printed = String::new();
+    process.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+    assert!(printed.is_empty() && !process.wait(LIMIT).success());
 }

@@ -1,6 +1,6 @@
 //! The closed loop: after any events of an object and its operator, every cause is handled completely, and nothing twice.
 //!
-//! `KOPFD_STORIES` is the number of stories, 200 without it.
+//! `KOPFD_CASES` is the number of random cases, 200 without it.
 
 mod calls;
 mod cycles;
@@ -31,7 +31,7 @@ const LAST_HANDLED: &str = "kopf.zalando.org/last-handled-configuration";
 
 /// An event of the object or of its operator.
 #[derive(Debug, Clone)]
-enum Happening {
+enum ExternalEvent {
     /// A client changes the essence. It never returns to an earlier value: a reverted change leaves its progress, in kopf too.
     Change,
     /// A client changes the status, which concerns no handler.
@@ -44,16 +44,16 @@ enum Happening {
     Restart(f64),
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn external_event() -> impl Strategy<Value = ExternalEvent> {
     let status = prop_oneof![Just(409), Just(422), Just(500)];
     prop_oneof![
-        3 => Just(Happening::Change),
-        1 => Just(Happening::Status),
-        1 => Just(Happening::Delete),
-        2 => status.prop_map(|status| Happening::Trouble(Trouble::Fail(status))),
-        2 => Just(Happening::Trouble(Trouble::CrashBefore)),
-        2 => Just(Happening::Trouble(Trouble::CrashAfter)),
-        2 => (0.0..100.0).prop_map(Happening::Restart),
+        3 => Just(ExternalEvent::Change),
+        1 => Just(ExternalEvent::Status),
+        1 => Just(ExternalEvent::Delete),
+        2 => status.prop_map(|status| ExternalEvent::Trouble(Trouble::Fail(status))),
+        2 => Just(ExternalEvent::Trouble(Trouble::CrashBefore)),
+        2 => Just(ExternalEvent::Trouble(Trouble::CrashAfter)),
+        2 => (0.0..100.0).prop_map(ExternalEvent::Restart),
     ]
 }
 
@@ -85,31 +85,31 @@ fn handlers() -> impl Strategy<Value = Value> {
         .prop_map(|(create, update, delete, resume)| Value::Array([create, update, delete, resume].concat()))
 }
 
-fn story() -> impl Strategy<Value = (Value, Vec<(f64, Happening)>, bool)> {
+fn case() -> impl Strategy<Value = (Value, Vec<(f64, ExternalEvent)>, bool)> {
     let lifecycle = prop_oneof![Just("asap"), Just("all_at_once"), Just("one_by_one")];
     let latency = prop_oneof![Just(0.0), Just(0.3), Just(2.0)];
     let input = (handlers(), lifecycle, latency, any::<bool>()).prop_map(|(handlers, lifecycle, latency, has_status)| {
         let subresources = if has_status { json!(["status"]) } else { json!([]) };
         json!({"handlers": handlers, "lifecycle": lifecycle, "event_latency": latency, "subresources": subresources})
     });
-    (input, prop::collection::vec((0.0..40.0, happening()), 0..10), any::<bool>())
+    (input, prop::collection::vec((0.0..40.0, external_event()), 0..10), any::<bool>())
 }
 
-/// Runs a story: every operator run ends with a crash or a restart, except the last one, during which nothing else happens.
-async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool) -> Scene {
+/// Runs a case: every operator run ends with a crash or a restart, except the last one, during which nothing else happens.
+async fn run(input: &Value, external_events: Vec<(f64, ExternalEvent)>, is_deleted: bool) -> Scene {
     let object = json!({
         "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
         "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
     });
     let mut scene = Scene::of(input, object).expect("the handlers make sense");
-    let mut happenings = happenings.into_iter().peekable();
+    let mut external_events = external_events.into_iter().peekable();
     let mut changes = 0;
-    while happenings.peek().is_some() {
+    while external_events.peek().is_some() {
         scene.restart();
         let downtime = tokio::select! {
             biased;
             () = scene.world.server.crashed() => 1.0,
-            downtime = happen(&scene, &mut happenings, &mut changes) => downtime,
+            downtime = happen(&scene, &mut external_events, &mut changes) => downtime,
             () = scene.live() => unreachable!("a life has no end of its own"),
         };
         tokio::time::sleep(Duration::from_secs_f64(downtime)).await;
@@ -124,19 +124,23 @@ async fn play(input: &Value, happenings: Vec<(f64, Happening)>, is_deleted: bool
 }
 
 /// Applies events until the operator must be restarted. Returns its downtime.
-async fn happen(scene: &Scene, happenings: &mut std::iter::Peekable<std::vec::IntoIter<(f64, Happening)>>, changes: &mut u32) -> f64 {
+async fn happen(
+    scene: &Scene,
+    external_events: &mut std::iter::Peekable<std::vec::IntoIter<(f64, ExternalEvent)>>,
+    changes: &mut u32,
+) -> f64 {
     let server = &scene.world.server;
-    while let Some((gap, _)) = happenings.peek() {
+    while let Some((gap, _)) = external_events.peek() {
         tokio::time::sleep(Duration::from_secs_f64(*gap)).await;
-        match happenings.next() {
-            Some((_, Happening::Change)) => {
+        match external_events.next() {
+            Some((_, ExternalEvent::Change)) => {
                 *changes += 1;
                 server.merge(&json!({"spec": {"x": changes}})).await;
             }
-            Some((_, Happening::Status)) => server.merge(&json!({"status": {"changes": changes}})).await,
-            Some((_, Happening::Delete)) => server.delete().await,
-            Some((_, Happening::Trouble(trouble))) => server.trouble(Some(trouble)),
-            Some((_, Happening::Restart(downtime))) => return downtime,
+            Some((_, ExternalEvent::Status)) => server.merge(&json!({"status": {"changes": changes}})).await,
+            Some((_, ExternalEvent::Delete)) => server.delete().await,
+            Some((_, ExternalEvent::Trouble(trouble))) => server.trouble(Some(trouble)),
+            Some((_, ExternalEvent::Restart(downtime))) => return downtime,
             None => break,
         }
     }
@@ -202,16 +206,16 @@ fn check_rest(scene: &Scene, is_deleted: bool) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn stories() -> u32 {
-    std::env::var("KOPFD_STORIES").map_or(200, |number| number.parse().expect("a number of stories"))
+fn cases() -> u32 {
+    std::env::var("KOPFD_CASES").map_or(200, |number| number.parse().expect("a number of cases"))
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: stories(), failure_persistence: None, max_shrink_time: 60_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_shrink_time: 60_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_cause_is_handled_to_its_end_and_nothing_twice((input, happenings, is_deleted) in story()) {
-        let scene = in_virtual_time(play(&input, happenings, is_deleted));
+    fn every_cause_is_handled_completely_and_nothing_twice((input, external_events, is_deleted) in case()) {
+        let scene = in_virtual_time(run(&input, external_events, is_deleted));
         let entries = scene.world.timeline.entries();
         calls::check_views(&entries)?;
         calls::check_repetitions(&entries)?;
@@ -234,7 +238,7 @@ fn one_function_for_several_causes_is_called_for_each_of_them() {
     });
     let calls = in_virtual_time(async {
         let scene = Scene::of(&input, object).expect("the handlers do not contradict each other");
-        scene.play(&input).await;
+        scene.run(&input).await;
         scene.world.timeline.with("call")
     });
     let reasons: Vec<&Value> = calls.iter().map(|call| &call.shown["reason"]).collect();

@@ -274,7 +274,7 @@ async fn a_plug_in_is_asked_again_before_its_token_ends() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_says_who_the_client_is() {
+async fn a_client_certificate_identifies_the_user() {
     use base64::engine::general_purpose::STANDARD;
     let _deadline = Deadline::of_test();
     kopfd::http::install_crypto_provider();
@@ -356,7 +356,7 @@ impl Sink for Names {
 }
 
 #[tokio::test]
-async fn a_broken_watch_goes_on_from_where_it_was() {
+async fn a_broken_watch_continues_from_its_last_version() {
     let _deadline = Deadline::of_test();
     let (server, mut tasks, directory) = (Server::default(), Tasks::default(), TempDir::new().unwrap());
     let address = server.start(&mut tasks).await;

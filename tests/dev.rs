@@ -70,7 +70,7 @@ fn a_kind_that_is_not_served_is_the_exit_code() {
 }
 
 #[test]
-fn kinds_that_nobody_names_need_not_be_watchable() {
+fn unnamed_kinds_need_not_be_watchable() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("greet").replace("v1/configmaps", "everything").replace("create", "event"));
     write(folder.path(), "code.rhai", "fn greet() {}");
@@ -89,7 +89,7 @@ fn kinds_that_nobody_names_need_not_be_watchable() {
 }
 
 #[test]
-fn a_trial_that_does_not_settle_ends_with_what_it_waits_for() {
+fn a_trial_that_does_not_settle_lists_its_pending_handlers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write(folder.path(), "operator.yaml", &manifest("wait"));
     write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
@@ -130,7 +130,7 @@ fn a_folder_of_everything_can_be_applied() {
 }
 
 #[test]
-fn what_scripts_write_is_told_with_what_it_changes() {
+fn writes_of_scripts_are_reported_with_their_changes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = tried_once(folder.path(), "database");
     let account = String::from_utf8_lossy(&run.stderr);
@@ -222,7 +222,7 @@ fn definitions_and_objects_of_changed_files_are_applied() {
 }
 
 #[test]
-fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
+fn a_kubeconfig_belongs_to_one_server_and_is_removed_at_its_end() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
     write(folder.path(), "operator.yaml", &manifest("greet"));
@@ -231,9 +231,9 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     dev.wait_for("watches");
     let written = std::fs::read(&kubeconfig).expect("the kubeconfig is there");
     let second = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
-    let told = String::from_utf8_lossy(&second.stderr);
+    let printed = String::from_utf8_lossy(&second.stderr);
     let hint = "hint: take another file with `--kubeconfig-out`";
-    assert_eq!(told, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
+    assert_eq!(printed, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);
     assert_eq!(dev.interrupt(), Some(0));
@@ -242,7 +242,7 @@ fn a_kubeconfig_belongs_to_one_server_and_goes_with_it() {
     std::fs::write(&kubeconfig, written).expect("the file can be written");
     let third = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert!(third.status.success(), "{}", String::from_utf8_lossy(&third.stderr));
-    write(folder.path(), "kubeconfig", "a file of somebody else");
+    write(folder.path(), "kubeconfig", "a file of another program");
     let fourth = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     assert_eq!(fourth.status.code(), Some(1), "{}", String::from_utf8_lossy(&fourth.stderr));
     let forced = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--force"]));
@@ -261,15 +261,15 @@ fn a_trial_that_is_interrupted_before_its_end_has_not_succeeded() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_says_why() {
+fn a_server_that_cannot_start_reports_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it has an address").port().to_string();
     write(folder.path(), "operator.yaml", &manifest("greet"));
     write(folder.path(), "code.rhai", "fn greet() {}");
     let run = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once", "--port", &port]));
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert_eq!(told, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
+    let printed = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(printed, format!("error: cannot listen on 127.0.0.1:{port}: Address already in use (os error 98)\n"));
 }
 
 #[test]

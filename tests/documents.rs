@@ -266,7 +266,7 @@ fn as_it_comes(command: &str) -> String {
 }
 
 #[test]
-fn what_the_readme_shows_of_a_trial_is_what_comes() {
+fn the_readme_shows_the_output_of_a_trial() {
     let trials: Vec<Block> =
         blocks(&text_of(&root().join("README.md"))).into_iter().filter(|block| block.text.starts_with("$ cargo run -- dev ")).collect();
     assert_eq!(trials.len(), 1);

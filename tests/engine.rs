@@ -6,5 +6,5 @@ mod layering;
 mod manifests;
 mod observing;
 mod script;
-#[allow(dead_code, reason = "the golden cases use other parts of the world")]
+#[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

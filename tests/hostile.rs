@@ -98,7 +98,7 @@ fn hostile_files_are_refused_soon_and_in_little_memory() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_file_is_told() {
+fn a_directory_instead_of_a_file_is_an_error() {
     let _alone = super::alone();
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("operator.yaml")).unwrap();

@@ -66,7 +66,7 @@ fn every_word_of_the_manifest_is_read() {
 }
 
 #[test]
-fn what_this_version_cannot_run_is_refused_at_its_place() {
+fn unsupported_parts_are_refused_at_their_positions() {
     let (operator, _) = load("everything");
     let refused: Vec<String> = operator.refuse_unsupported().iter().filter(|one| one.is_error()).map(|one| one.message.clone()).collect();
     for part in ["timers", "daemons", "indexes", "webhooks", "reconciliations", "activities", "schedules", "peerings"] {
@@ -88,7 +88,7 @@ fn limits_follow_the_kind_of_the_binding() {
 }
 
 #[test]
-fn two_hundred_handlers_are_checked_before_anybody_notices() {
+fn two_hundred_handlers_are_checked_quickly() {
     let folder = tempfile::tempdir().unwrap();
     let mut text = String::from(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: many}\nspec:\n  resources:\n    - resource: things.example.com\n      script: main.rhai\n      handlers:\n",

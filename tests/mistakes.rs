@@ -18,7 +18,7 @@ fn check(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place_and_a_way_out() {
+fn every_mistake_is_reported_with_its_position_and_a_hint() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes");
     let entries = std::fs::read_dir(&folder).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -17,7 +17,9 @@ use kopfd::object::namespace::Pattern;
 use kopfd::object::{Body, Patch, Resource, Selector};
 use kopfd::reactor::observer::{Declared, Observer};
 use kopfd::reactor::precedence::Precedence;
-use kopfd::reactor::{ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scope, Scripts};
+use kopfd::reactor::{
+    ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scope, Scripts, WorkerSettings,
+};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 use kopfd::telemetry;
 use parking_lot::Mutex;
@@ -149,7 +151,7 @@ impl Cluster {
             lifecycle: Lifecycle::default(),
             default_backoff: Duration::from_mins(1),
             sub_defaults: Policy::default(),
-            pace: Arc::new(Pace::default()),
+            settings: Arc::new(WorkerSettings::default()),
             worker_limit: None,
             exit_timeout: settled.exit_timeout,
             is_scanning_disabled: false,
@@ -240,14 +242,14 @@ fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
         assert_eq!(cluster.monitor.unserved().len(), 1, "the kind is missing");
         cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(!cluster.monitor.is_calm(), "the last look comes after four seconds");
+        assert!(!cluster.monitor.is_quiet(), "the last look comes after four seconds");
         pause().await;
         assert!(cluster.monitor.unserved().is_empty());
         cluster.create(THINGS, "a").await;
         assert_eq!(cluster.calls(), ["default/a"]);
         // The objects stay, and nothing tells of them any more.
         cluster.redefine(versions(false)).await;
-        assert!(cluster.monitor.is_calm());
+        assert!(cluster.monitor.is_quiet());
         assert_eq!(cluster.world.forgotten.lock().len(), 1, "the memory of the object is dropped");
         cluster.redefine(versions(true)).await;
         assert_eq!(cluster.calls(), ["default/a"], "it is listed anew");
@@ -333,14 +335,14 @@ fn an_operator_that_is_dropped_ends_its_handlers() {
             // The kinds are to be looked at again.
             cluster.send(Method::PATCH, DEFINITION, json!({"metadata": {"labels": {"a": "b"}}})).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(!cluster.monitor.is_calm());
+            assert!(!cluster.monitor.is_quiet());
         };
         tokio::select! {
             _ = observer.run(cluster.stop.clone()) => unreachable!("nobody stops it"),
             () = act => {}
         }
         pause().await;
-        assert!(cluster.calls().is_empty() && cluster.monitor.is_calm());
+        assert!(cluster.calls().is_empty() && cluster.monitor.is_quiet());
         cluster.end().await;
     });
 }
@@ -390,7 +392,7 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
             let fault = cluster.api.add_fault(Rule::new(matching, code));
             cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
             pause().await;
-            assert!(!cluster.monitor.is_calm(), "a look is to come");
+            assert!(!cluster.monitor.is_quiet(), "a look is to come");
             let failures = heard.lock().iter().filter(|line| line.contains(warning)).count();
             // After a definition has changed there are three looks.
             assert_eq!(failures, 3 * of_each_look, "{:?}", heard.lock());

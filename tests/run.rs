@@ -130,7 +130,7 @@ const STUCK: &str =
     "k8s::create(#{apiVersion: \"v1\", kind: \"Secret\", metadata: #{name: \"marker\", namespace: \"default\"}});\nsleep(3600);";
 
 #[test]
-fn an_operator_whose_log_is_not_read_goes_on_and_counts_what_is_lost() {
+fn an_operator_with_an_unread_log_continues_and_counts_lost_lines() {
     const NOISE: usize = 1500;
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("create", &noise(NOISE)));
@@ -206,10 +206,10 @@ fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
         run.signal("TERM");
         assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(130));
         if noise.is_empty() {
-            let mut told = String::new();
-            log.read_to_string(&mut told).unwrap();
-            assert!(told.contains("Signal SIGTERM is received. The operator is stopping."), "{told}");
-            assert!(told.contains("Signal SIGTERM is received again. The process ends at once."), "{told}");
+            let mut printed = String::new();
+            log.read_to_string(&mut printed).unwrap();
+            assert!(printed.contains("Signal SIGTERM is received. The operator is stopping."), "{printed}");
+            assert!(printed.contains("Signal SIGTERM is received again. The process ends at once."), "{printed}");
         }
     }
 }
@@ -244,16 +244,16 @@ fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -
     command.args(arguments).envs(environment.iter().copied());
     let mut run = Process::start(&mut command);
     let mut log = BufReader::new(run.stderr.take().unwrap());
-    let mut told = String::new();
-    while !told.contains("warned of") {
-        let before = told.len();
-        log.read_line(&mut told).unwrap();
-        assert!(told.len() > before, "{arguments:?} {environment:?}: the log has ended:\n{told}");
+    let mut printed = String::new();
+    while !printed.contains("warned of") {
+        let before = printed.len();
+        log.read_line(&mut printed).unwrap();
+        assert!(printed.len() > before, "{arguments:?} {environment:?}: the log has ended:\n{printed}");
     }
     run.signal("TERM");
-    log.read_to_string(&mut told).unwrap();
-    assert_eq!(run.wait(LIMIT).code(), Some(0), "{arguments:?} {environment:?}:\n{told}");
-    told
+    log.read_to_string(&mut printed).unwrap();
+    assert_eq!(run.wait(LIMIT).code(), Some(0), "{arguments:?} {environment:?}:\n{printed}");
+    printed
 }
 
 const WARNING: &str = "logger.warning(`warned of ${name}`);";
@@ -262,7 +262,7 @@ const WARNING: &str = "logger.warning(`warned of ${name}`);";
 type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 #[test]
-fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() {
+fn manifests_and_the_cluster_follow_the_options_and_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     // The current context is unusable.
@@ -292,19 +292,22 @@ fn manifests_and_the_cluster_are_found_as_the_options_and_the_environment_say() 
         let named = |text: &&'static str| if *text == "CONTEXT" { good } else { *text };
         let arguments: Vec<&str> = arguments.iter().map(named).collect();
         let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, named(value))).collect();
-        let told = logged(&cluster, &arguments, &environment);
-        assert!(told.contains("watches configmaps.v1 in all namespaces"), "{told}");
+        let printed = logged(&cluster, &arguments, &environment);
+        assert!(printed.contains("watches configmaps.v1 in all namespaces"), "{printed}");
     }
     for arguments in [&["run"][..], &[]] {
         let output = output(cluster.kopfd().args(arguments));
         assert_eq!(output.status.code(), Some(2));
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(told.starts_with("error: ") && told.contains("--config FILE|DIR") | told.contains("`kopfd run operator.yaml`"), "{told}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            printed.starts_with("error: ") && printed.contains("--config FILE|DIR") | printed.contains("`kopfd run operator.yaml`"),
+            "{printed}"
+        );
     }
 }
 
 #[test]
-fn namespaces_are_those_of_the_options_or_the_environment() {
+fn namespaces_follow_the_options_or_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     let ways: [(Way, &[&str]); 6] = [
@@ -317,10 +320,10 @@ fn namespaces_are_those_of_the_options_or_the_environment() {
     ];
     for ((options, environment), scopes) in ways {
         let arguments = [&["run", "operator.yaml", "--kubeconfig", "kubeconfig"], options].concat();
-        let told = logged(&cluster, &arguments, environment);
+        let printed = logged(&cluster, &arguments, environment);
         let watched: BTreeSet<&str> =
-            told.lines().filter_map(|line| line.split_once("watches configmaps.v1 in ")?.1.strip_suffix('.')).collect();
-        assert_eq!(watched, scopes.iter().copied().collect(), "{arguments:?} {environment:?}:\n{told}");
+            printed.lines().filter_map(|line| line.split_once("watches configmaps.v1 in ")?.1.strip_suffix('.')).collect();
+        assert_eq!(watched, scopes.iter().copied().collect(), "{arguments:?} {environment:?}:\n{printed}");
     }
     let mut command = cluster.kopfd();
     let output = output(command.args(["run", "operator.yaml", "-A"]).env("KOPFD_NAMESPACES", "default"));
@@ -328,7 +331,7 @@ fn namespaces_are_those_of_the_options_or_the_environment() {
 }
 
 #[test]
-fn the_log_is_as_the_options_or_the_environment_say() {
+fn the_log_follows_the_options_or_the_environment() {
     let cluster = Cluster::start();
     cluster.write("operator.yaml", &operator("event", WARNING));
     let (info, debug) = ("[INFO    ]", "[DEBUG   ]");
@@ -357,12 +360,12 @@ fn the_log_is_as_the_options_or_the_environment_say() {
     ];
     for ((options, environment), wanted, unwanted) in ways {
         let arguments = [&["run", "operator.yaml", "--kubeconfig", "kubeconfig", "-n", "default"], options].concat();
-        let told = logged(&cluster, &arguments, environment);
+        let printed = logged(&cluster, &arguments, environment);
         for part in wanted {
-            assert!(told.contains(part), "{options:?} {environment:?}: {part:?} is missing in\n{told}");
+            assert!(printed.contains(part), "{options:?} {environment:?}: {part:?} is missing in\n{printed}");
         }
         for part in unwanted {
-            assert!(!told.contains(part), "{options:?} {environment:?}: {part:?} is in\n{told}");
+            assert!(!printed.contains(part), "{options:?} {environment:?}: {part:?} is in\n{printed}");
         }
     }
 }

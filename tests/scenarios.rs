@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     let code = output.status.code().expect("the command ends by itself");
     format!("{}{}exit code: {code}\n", text(&output.stderr), text(&output.stdout))
 }
@@ -44,19 +44,19 @@ fn the_scenarios_of_all_examples_hold() {
         assert!(files > 0, "{} has no scenarios", example.display());
     }
     let output = kopfd(&root(), &["examples"]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 }
 
 #[test]
 fn every_word_of_scenarios_is_understood() {
     let output = kopfd(&root().join("tests/scenarios"), &["holding"]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 }
 
 #[test]
 fn whatever_is_disturbed_no_handler_is_lost_or_called_again() {
     let output = kopfd(&root(), &["examples", "tests/scenarios/holding", "--seeds", "4"]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn outputs(folder: &str) {
     let failed: Vec<&String> = names
         .iter()
         .filter(|name| {
-            let output = told(&kopfd(&place, &[&format!("{folder}/{name}")]));
+            let output = printed(&kopfd(&place, &[&format!("{folder}/{name}")]));
             catch_unwind(|| {
                 insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => format!("snapshots/scenarios/{folder}")}, {
                     insta::assert_snapshot!(name.trim_end_matches(".yaml"), output);
@@ -111,13 +111,13 @@ fn all_errors_of_a_file_are_reported_at_once() {
 fn reports_for_programs_are_documents() {
     let place = root().join("tests/scenarios");
     for output in ["json", "junit"] {
-        let told = told(&kopfd(&place, &["failing/refused.yaml", "--output", output]));
+        let printed = printed(&kopfd(&place, &["failing/refused.yaml", "--output", output]));
         insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => "snapshots/scenarios"}, {
-            insta::assert_snapshot!(format!("refused-{output}"), told);
+            insta::assert_snapshot!(format!("refused-{output}"), printed);
         });
     }
     let mistakes = kopfd(&place, &["mistakes/04-top.yaml", "--output", "json"]);
-    assert!(text(&mistakes.stdout).contains("\"errors\": "), "{}", told(&mistakes));
+    assert!(text(&mistakes.stdout).contains("\"errors\": "), "{}", printed(&mistakes));
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn expectations_are_updated_and_the_rest_of_the_file_is_kept() {
     );
     std::fs::write(&file, &before).unwrap();
     let output = kopfd(folder.path(), &["life.yaml", "--update"]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(text(&output.stderr).contains("4 expectations updated"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(text(&output.stderr).contains("4 expectations updated"), "{}", printed(&output));
     let expected = before
         .replace("blue", "red")
         .replace("size: 7", "size: 1")
@@ -161,7 +161,7 @@ fn differences_that_cannot_be_updated_are_kept_and_reported() {
     let before = file_with("            - on_update#0 # the first\n            # the second\n            - on_update#1\n");
     std::fs::write(&file, &before).unwrap();
     let output = kopfd(folder.path(), &["life.yaml", "--update"]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
     let stderr = text(&output.stderr);
     assert_eq!(stderr, "life.yaml: 1 expectation updated\nlife.yaml: 1 difference that cannot be updated\n");
     let after = file_with("            - on_create#0 # the first\n            # the second\n");
@@ -175,16 +175,16 @@ fn debug_lines_are_shown_on_request_and_ignored_by_expectations() {
     let scenario = format!(
         "apiVersion: kopfd.dev/v1\nkind: Scenario\nmetadata: {{name: quiet}}\nspec:\n  operator: {}\n  given:\n    \
          - {{apiVersion: ops.acme.io/v1, kind: Backup, metadata: {{name: x}}, spec: {{target: db}}}}\n  steps:\n    \
-         - settle\n    - expect: {{logs: {{excludes: [The target is looked at.]}}}}\n",
+         - settle\n    - expect: {{logs: {{excludes: [The target is checked.]}}}}\n",
         operator.display()
     );
     std::fs::write(folder.path().join("quiet.yaml"), scenario).unwrap();
     let plain = kopfd(folder.path(), &[]);
-    assert_eq!(plain.status.code(), Some(0), "{}", told(&plain));
-    assert!(!text(&plain.stdout).contains("looked at"), "{}", told(&plain));
+    assert_eq!(plain.status.code(), Some(0), "{}", printed(&plain));
+    assert!(!text(&plain.stdout).contains("is checked"), "{}", printed(&plain));
     let verbose = kopfd(folder.path(), &["-v"]);
-    assert_eq!(verbose.status.code(), Some(0), "{}", told(&verbose));
-    assert!(text(&verbose.stdout).contains("DEBUG   [default/x] The target is looked at."), "{}", told(&verbose));
+    assert_eq!(verbose.status.code(), Some(0), "{}", printed(&verbose));
+    assert!(text(&verbose.stdout).contains("DEBUG   [default/x] The target is checked."), "{}", printed(&verbose));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn scenarios_are_found_and_chosen() {
     assert_eq!(kopfd(&folder, &["--output", "xml"]).status.code(), Some(2));
     let empty = tempfile::tempdir().unwrap();
     let output = kopfd(empty.path(), &[]);
-    assert!(text(&output.stderr).contains("no scenario found"), "{}", told(&output));
+    assert!(text(&output.stderr).contains("no scenario found"), "{}", printed(&output));
     assert_eq!(output.status.code(), Some(1));
 }
 

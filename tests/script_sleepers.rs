@@ -28,7 +28,7 @@ const SLEEPERS: usize = 10_000;
 
 /// Memory limit of each, in kilobytes: unoptimised, its stack has six touched pages, 24 kB, and its call, scope and object take 13 kB of
 /// the heap. One more page of stack is too much.
-const MOST_EACH: usize = 40;
+const MAX_BYTES_EACH: usize = 40;
 
 /// Returns the resident memory of the process in megabytes.
 fn resident() -> usize {
@@ -87,7 +87,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
             ended.unwrap();
         }
         println!("{SLEEPERS} handlers asleep took {grown} MB and {threads} threads; all were done after {:?}", begun.elapsed());
-        assert!(grown * 1_000 <= SLEEPERS * MOST_EACH, "{grown} MB");
+        assert!(grown * 1_000 <= SLEEPERS * MAX_BYTES_EACH, "{grown} MB");
         assert_eq!(threads, 2);
         stop(world).await;
         assert_eq!(script_threads(), 0);
@@ -96,7 +96,7 @@ fn ten_thousand_handlers_sleep_in_little_memory_and_two_threads() {
 
 async fn stop(world: Arc<World>) {
     let world = Arc::into_inner(world).expect("all calls have ended");
-    Arc::into_inner(world.host).expect("nobody else has it").stop().await;
+    Arc::into_inner(world.host).expect("there is no other reference").stop().await;
 }
 
 /// A server whose watch sends an event every two milliseconds, with its time.

@@ -21,7 +21,7 @@ use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
+use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
@@ -209,7 +209,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let storages = Arc::new(operator.settings.persistence.storages);
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
     let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
-    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(Pace::default()), None, Arc::from("soak")));
+    let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(WorkerSettings::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
     let mut watcher = Watcher::new(client, resource, None).unwrap();
@@ -224,7 +224,7 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     drop((kind, sink, watcher));
     let Soaked { host, scripts, patches, .. } = Arc::into_inner(world).expect("all workers have ended");
     drop(scripts);
-    assert_eq!(host.kept().await, kopfd::script::host::Kept::default(), "a revision that is replaced is dropped");
+    assert_eq!(host.kept().await, kopfd::script::host::MemoryCounts::default(), "a revision that is replaced is dropped");
     (host, patches.into_inner())
 }
 
@@ -236,7 +236,7 @@ fn resident() -> f64 {
 }
 
 #[test]
-fn nothing_stays_of_what_has_gone() {
+fn memory_of_deleted_objects_is_freed() {
     let _alone = super::alone();
     let objects = std::env::var("KOPFD_SOAK_OBJECTS").map_or(OBJECTS, |number| number.parse().expect("a number of objects"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::auth::access::User;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning;
 use crate::server::ApiServer;
 use crate::storage::resource::Key;
@@ -26,7 +26,7 @@ pub struct Refused {
 
 /// Why an object cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unclear {
+pub enum FindError {
     /// There is no such resource.
     #[error("the server has no resource {0:?}")]
     Resource(String),
@@ -40,21 +40,21 @@ pub enum Unclear {
     },
 }
 
-/// A found object, which need not exist.
+/// An object in the store, or the key at which it would be created.
 #[derive(Debug, Clone)]
-pub struct Meant {
+pub struct ObjectHandle {
     /// Its kind.
-    pub served: Arc<Served>,
+    pub served: Arc<ServedKind>,
     /// Its key in the store.
     pub key: Key,
     /// The object, if it exists.
     pub stored: Option<Arc<Stored>>,
 }
 
-impl Meant {
+impl ObjectHandle {
     /// Returns the object in the version of the kind, if it exists.
     pub fn value(&self) -> Option<Arc<Value>> {
-        self.stored.as_ref().map(|stored| versioning::see(&self.served, stored))
+        self.stored.as_ref().map(|stored| versioning::to_requested_version(&self.served, stored))
     }
 
     /// Returns the path of its requests.
@@ -68,32 +68,32 @@ impl Meant {
 ///
 /// # Errors
 /// If there is no such resource, or several objects match.
-pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<Meant, Unclear> {
+pub fn find(server: &ApiServer, resource: &str, name: &str, namespace: Option<&str>) -> Result<ObjectHandle, FindError> {
     let registry = server.registry();
-    let served = registry.all().filter(|served| is_called(served, resource)).max_by_key(|served| {
+    let served = registry.all().filter(|served| has_name(served, resource)).max_by_key(|served| {
         // Of several versions, the storage version.
         served.kind.version == served.kind.storage_version
     });
-    let served = Arc::clone(served.ok_or_else(|| Unclear::Resource(resource.to_owned()))?);
+    let served = Arc::clone(served.ok_or_else(|| FindError::Resource(resource.to_owned()))?);
     let own = name.to_owned();
     if !served.kind.namespaced || namespace.is_some() {
         let key = (namespace.filter(|_| served.kind.namespaced).unwrap_or_default().to_owned(), own);
         let stored = server.read(&served.resource, &key);
-        return Ok(Meant { served, key, stored });
+        return Ok(ObjectHandle { served, key, stored });
     }
     let mut found = server.list(&served.resource, None);
     found.retain(|(key, _)| key.1 == name);
     match found.as_slice() {
-        [] => Ok(Meant { served, key: ("default".to_owned(), own), stored: None }),
-        [(key, stored)] => Ok(Meant { key: key.clone(), stored: Some(Arc::clone(stored)), served }),
+        [] => Ok(ObjectHandle { served, key: ("default".to_owned(), own), stored: None }),
+        [(key, stored)] => Ok(ObjectHandle { key: key.clone(), stored: Some(Arc::clone(stored)), served }),
         many => {
             let namespaces = many.iter().map(|(key, _)| key.0.clone()).collect();
-            Err(Unclear::Namespace { object: format!("{resource}/{name}"), namespaces })
+            Err(FindError::Namespace { object: format!("{resource}/{name}"), namespaces })
         }
     }
 }
 
-fn is_called(served: &Served, name: &str) -> bool {
+fn has_name(served: &ServedKind, name: &str) -> bool {
     let kind = &served.kind;
     let name = name.to_lowercase();
     name == served.full_name()
@@ -108,13 +108,13 @@ fn is_called(served: &Served, name: &str) -> bool {
 /// If the server does not accept it.
 pub async fn patch(
     server: &ApiServer,
-    meant: &Meant,
+    object: &ObjectHandle,
     subresource: Option<&str>,
     media: &'static str,
     patch: &Value,
 ) -> Result<(), Refused> {
     let below = subresource.map(|name| format!("/{name}")).unwrap_or_default();
-    let path = format!("{}{below}?fieldManager=kubectl", meant.path());
+    let path = format!("{}{below}?fieldManager=kubectl", object.path());
     send(server, Method::PATCH, &path, Some(media), patch.to_string()).await
 }
 
@@ -122,9 +122,9 @@ pub async fn patch(
 ///
 /// # Errors
 /// If the server does not accept it.
-pub async fn delete(server: &ApiServer, meant: &Meant, propagation: Option<&str>) -> Result<(), Refused> {
+pub async fn delete(server: &ApiServer, object: &ObjectHandle, propagation: Option<&str>) -> Result<(), Refused> {
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
-    send(server, Method::DELETE, &meant.path(), Some("application/json"), options.to_string()).await
+    send(server, Method::DELETE, &object.path(), Some("application/json"), options.to_string()).await
 }
 
 /// Sends a request of the administrator.
@@ -149,7 +149,7 @@ pub async fn send(server: &ApiServer, method: Method, path: &str, media: Option<
 }
 
 /// Returns the path of an object.
-pub fn path(served: &Served, namespace: &str, name: &str) -> String {
+pub fn path(served: &ServedKind, namespace: &str, name: &str) -> String {
     let kind = &served.kind;
     let root = if kind.group.is_empty() { format!("/api/{}", kind.version) } else { format!("/apis/{}/{}", kind.group, kind.version) };
     if kind.namespaced { format!("{root}/namespaces/{namespace}/{}/{name}", kind.plural) } else { format!("{root}/{}/{name}", kind.plural) }

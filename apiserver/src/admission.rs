@@ -15,9 +15,9 @@ mod webhook;
 use futures::future::join_all;
 use serde_json::Value;
 
-use crate::http::api_error::Failure;
-pub use attributes::{Attributes, Judge, Operation, Trouble};
-pub use call::{Caller, Calls, Faulty, Hook, Target};
+use crate::http::api_error::ApiError;
+pub use attributes::{Attributes, Authorizer, Operation, WebhookError};
+pub use call::{CallWebhook, Caller, FaultyCaller, Hook, Target};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};
 
@@ -33,12 +33,12 @@ pub struct Admitted {
 /// Calls the mutating webhooks one after another, in the order of the names of their configurations.
 ///
 /// `unique` returns ids for the calls. A webhook with `reinvocationPolicy: IfNeeded` is called again if a later one changed the object.
-pub async fn mutate<C: Calls>(
-    calls: &C,
+pub async fn mutate<C: CallWebhook>(
+    client: &C,
     configurations: &[&Value],
     attributes: &Attributes<'_>,
     mut unique: impl FnMut() -> String,
-) -> Result<Admitted, Failure> {
+) -> Result<Admitted, ApiError> {
     let webhooks = Webhook::all(configurations);
     let mut admitted = Admitted { object: attributes.object.cloned(), warnings: Vec::new() };
     let mut called_at = vec![None; webhooks.len()];
@@ -50,7 +50,7 @@ pub async fn mutate<C: Calls>(
             if !is_due || !is_called(webhook, &current)? {
                 continue;
             }
-            let Some(answer) = ask(calls, webhook, &current, &unique(), true).await? else { continue };
+            let Some(answer) = ask(client, webhook, &current, &unique(), true).await? else { continue };
             admitted.warnings.extend(answer.warnings);
             if let Some(object) = answer.object {
                 changes += usize::from(admitted.object.as_ref() != Some(&object));
@@ -63,19 +63,19 @@ pub async fn mutate<C: Calls>(
 }
 
 /// Calls all validating webhooks at once. The first denial in their order wins. Returns the warnings.
-pub async fn validate<C: Calls>(
-    calls: &C,
+pub async fn validate<C: CallWebhook>(
+    client: &C,
     configurations: &[&Value],
     attributes: &Attributes<'_>,
     mut unique: impl FnMut() -> String,
-) -> Result<Vec<String>, Failure> {
-    let mut asked = Vec::new();
+) -> Result<Vec<String>, ApiError> {
+    let mut selected = Vec::new();
     for webhook in &Webhook::all(configurations) {
         if is_called(webhook, attributes)? {
-            asked.push((webhook.clone(), unique()));
+            selected.push((webhook.clone(), unique()));
         }
     }
-    let answers = join_all(asked.iter().map(|(webhook, uid)| ask(calls, webhook, attributes, uid, false))).await;
+    let answers = join_all(selected.iter().map(|(webhook, uid)| ask(client, webhook, attributes, uid, false))).await;
     let mut warnings = Vec::new();
     for answer in answers {
         warnings.extend(answer?.map(|answer| answer.warnings).unwrap_or_default());
@@ -88,7 +88,7 @@ pub async fn validate<C: Calls>(
 /// # Errors
 ///
 /// 400 for a dry run through a webhook with side effects; 403 for a condition that cannot be evaluated, unless failures are ignored.
-pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Failure> {
+pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, ApiError> {
     if !matching::is_for(webhook, attributes) {
         return Ok(false);
     }
@@ -97,26 +97,26 @@ pub fn is_called(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool,
         return Ok(false);
     }
     if attributes.dry_run && webhook.has_side_effects {
-        return Err(Failure::bad_request(format!("admission webhook {:?} does not support dry run", webhook.name)));
+        return Err(ApiError::bad_request(format!("admission webhook {:?} does not support dry run", webhook.name)));
     }
     Ok(true)
 }
 
 /// Calls one webhook. `None` if it failed and failures are ignored.
-async fn ask<C: Calls>(
-    calls: &C,
+async fn ask<C: CallWebhook>(
+    client: &C,
     webhook: &Webhook,
     attributes: &Attributes<'_>,
     uid: &str,
     may_patch: bool,
-) -> Result<Option<Answer>, Failure> {
-    let question = review(webhook, attributes, uid);
-    let answer = calls.call(webhook, question).await.map_err(Trouble::Failed);
+) -> Result<Option<Answer>, ApiError> {
+    let review = review(webhook, attributes, uid);
+    let answer = client.call(webhook, review).await.map_err(WebhookError::Failed);
     match answer.and_then(|answer| read(webhook, attributes, uid, &answer, may_patch)) {
         Ok(answer) => Ok(Some(answer)),
-        Err(Trouble::Refused(failure)) => Err(failure),
-        Err(Trouble::Failed(_)) if webhook.ignores_failures => Ok(None),
-        Err(Trouble::Failed(text)) => Err(Failure::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
+        Err(WebhookError::Refused(failure)) => Err(failure),
+        Err(WebhookError::Failed(_)) if webhook.ignores_failures => Ok(None),
+        Err(WebhookError::Failed(text)) => Err(ApiError::internal(format!("failed calling webhook {:?}: {text}", webhook.name))),
     }
 }
 

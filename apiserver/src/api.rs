@@ -22,12 +22,12 @@ use tokio::time::Instant;
 use crate::admission::Caller;
 use crate::auth::access::{Authentication, User};
 use crate::faults::injection::Injection;
-use crate::kinds::registry::{Registry, Served};
+use crate::kinds::registry::{Registry, ServedKind};
 use crate::rules::Decision;
 use crate::storage::ids::Ids;
 use crate::storage::journal::Journal;
 use crate::storage::resource::{Key, Resource, key_of};
-use crate::storage::store::{Expected, Raced, Store, Stored};
+use crate::storage::store::{Conflict, Expected, Store, Stored};
 use crate::storage::work_item::WorkItem;
 use kopfd_base::kit::Clock;
 use latency::Latency;
@@ -187,7 +187,12 @@ impl Api {
     ///
     /// # Errors
     /// If another client has written the object in the meantime.
-    pub(crate) fn commit(&self, served: &Served, old: Option<&Arc<Stored>>, decision: Decision) -> Result<Option<Arc<Stored>>, Raced> {
+    pub(crate) fn commit(
+        &self,
+        served: &ServedKind,
+        old: Option<&Arc<Stored>>,
+        decision: Decision,
+    ) -> Result<Option<Arc<Stored>>, Conflict> {
         let expected = old.map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
         let now = self.now();
         let mut state = self.0.state.lock();
@@ -210,7 +215,7 @@ impl Api {
         };
         self.keep(revision, &served.resource, &key, old, stored.as_ref());
         if served.kind.kind == "CustomResourceDefinition" {
-            self.learn(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
+            self.update_registry(&mut state, served, old.map(|old| &*old.value), stored.as_ref(), &key);
         }
         drop(state);
         self.notify_controllers();

@@ -29,51 +29,52 @@ pub struct Refused {
 /// If one of them is refused. Earlier ones stay applied.
 pub async fn apply(server: &ApiServer, objects: Vec<Value>) -> Result<usize, Refused> {
     let mut count = 0;
-    for Given { position, object, is_late } in in_order(objects) {
-        wait(server, is_late).await;
+    for InitialObject { position, object, follows_definitions } in ordered(objects) {
+        wait(server, follows_definitions).await;
         apply_one(server, object).await.map_err(|refused| Refused { position, ..refused })?;
         count += 1;
     }
     Ok(count)
 }
 
-/// Applies objects in the same order, and continues after refused ones. Passes each with its result to `told`.
-pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut told: impl FnMut(Value, Result<(), Refused>)) {
-    for Given { position, object, is_late } in in_order(objects) {
-        wait(server, is_late).await;
+/// Applies objects in the same order, and continues after refused ones. Passes each with its result to `report`.
+pub async fn apply_each(server: &ApiServer, objects: Vec<Value>, mut report: impl FnMut(Value, Result<(), Refused>)) {
+    for InitialObject { position, object, follows_definitions } in ordered(objects) {
+        wait(server, follows_definitions).await;
         let applied = apply_one(server, object.clone()).await.map_err(|refused| Refused { position, ..refused });
-        told(object, applied);
+        report(object, applied);
     }
 }
 
 /// An object to apply.
-struct Given {
+struct InitialObject {
     /// The index of its source in the given objects.
     position: usize,
     object: Value,
     /// Whether it follows definitions immediately.
-    is_late: bool,
+    follows_definitions: bool,
 }
 
 /// Returns the objects in the order in which they can be applied.
-fn in_order(objects: Vec<Value>) -> Vec<Given> {
-    let parts = |(position, object)| items(object).into_iter().map(move |object| Given { position, object, is_late: false });
-    let mut all: Vec<Given> = objects.into_iter().enumerate().flat_map(parts).collect();
-    all.sort_by_key(|given| match given.object["kind"].as_str() {
+fn ordered(objects: Vec<Value>) -> Vec<InitialObject> {
+    let parts =
+        |(position, object)| items(object).into_iter().map(move |object| InitialObject { position, object, follows_definitions: false });
+    let mut all: Vec<InitialObject> = objects.into_iter().enumerate().flat_map(parts).collect();
+    all.sort_by_key(|initial| match initial.object["kind"].as_str() {
         Some("CustomResourceDefinition") => 0,
         Some("Namespace") => 1,
         _ => 2,
     });
-    let definitions = all.iter().filter(|given| given.object["kind"] == "CustomResourceDefinition").count();
-    if let Some(given) = all.get_mut(definitions).filter(|_| definitions > 0) {
-        given.is_late = true;
+    let definitions = all.iter().filter(|initial| initial.object["kind"] == "CustomResourceDefinition").count();
+    if let Some(initial) = all.get_mut(definitions).filter(|_| definitions > 0) {
+        initial.follows_definitions = true;
     }
     all
 }
 
 /// A new kind is served a little after its definition.
-async fn wait(server: &ApiServer, is_late: bool) {
-    if is_late {
+async fn wait(server: &ApiServer, follows_definitions: bool) {
+    if follows_definitions {
         let latency = server.latency();
         tokio::time::sleep(latency.unserved + latency.unready).await;
     }

@@ -3,12 +3,12 @@
 pub(crate) mod openapi;
 use serde_json::{Value, json};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
 use crate::http::request::{Path, Query};
 use crate::kinds::builtin;
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::{Registry, Served};
+use crate::kinds::registry::{Registry, ServedKind};
 
 /// The checks in the verbose form of health.
 const CHECKS: &[&str] = &["ping", "log", "store", "controllers"];
@@ -32,7 +32,7 @@ pub(crate) fn answer(registry: &Registry, path: &Path, query: &Query, text: &str
         }),
         Path::Resources(group, version) => resources(registry, group, version),
         Path::Other(_) => other(registry, query, text.trim_end_matches('/')),
-        Path::Objects(_) => Reply::from(Failure::no_resource()),
+        Path::Objects(_) => Reply::from(ApiError::no_resource()),
     }
 }
 
@@ -46,7 +46,7 @@ fn other(registry: &Registry, query: &Query, path: &str) -> Reply {
         }
         "/healthz" | "/livez" | "/readyz" | "/healthz/ping" | "/livez/ping" | "/readyz/ping" => Reply::text(200, "ok"),
         "/openapi/v3" => Reply::object(openapi_index(registry)),
-        path if path.starts_with("/api/") => Reply::from(Failure::no_resource()),
+        path if path.starts_with("/api/") => Reply::from(ApiError::no_resource()),
         path => path.strip_prefix("/openapi/v3/").map_or_else(Reply::no_page, |below| openapi_of(registry, below)),
     }
 }
@@ -80,7 +80,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     if all.is_empty() && !group.is_empty() {
         let is_built_in = registry.all().any(|served| served.kind.group == group && !served.kind.is_custom());
         if is_built_in {
-            return Reply::from(Failure::no_resource());
+            return Reply::from(ApiError::no_resource());
         }
         return Reply::no_page();
     }
@@ -92,7 +92,7 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Reply {
     Reply::object(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": full, "resources": all}))
 }
 
-fn resource(served: &Served) -> Vec<Value> {
+fn resource(served: &ServedKind) -> Vec<Value> {
     let kind = &served.kind;
     let mut main = json!({
         "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind, "verbs": kind.verbs,

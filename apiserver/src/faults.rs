@@ -118,14 +118,14 @@ pub struct Firing {
 pub struct Faults {
     last: u64,
     seed: u64,
-    rules: Vec<Live>,
+    rules: Vec<ActiveRule>,
     firings: VecDeque<Firing>,
     /// The tokens issued while there were rules: their users are authenticated again.
     fresh_tokens: BTreeSet<String>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct ActiveRule {
     id: u64,
     rule: Rule,
     random: Random,
@@ -152,7 +152,7 @@ impl Faults {
     pub fn add(&mut self, rule: Rule, now: Timestamp) -> u64 {
         self.last += 1;
         let random = Random(rule.seed ^ self.seed.rotate_left(32));
-        self.rules.push(Live { id: self.last, rule, random, since: now, seen: 0, fired: 0, buckets: HashMap::new() });
+        self.rules.push(ActiveRule { id: self.last, rule, random, since: now, seen: 0, fired: 0, buckets: HashMap::new() });
         self.last
     }
 
@@ -199,7 +199,7 @@ impl Faults {
     /// Decides about the fault of a request: the first rule that fires wins.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_fresh = self.fresh_tokens.contains(request.token);
-        let may_fire = |live: &Live| !(is_fresh && matches!(live.rule.action, Action::Unauthorized { .. }));
+        let may_fire = |live: &ActiveRule| !(is_fresh && matches!(live.rule.action, Action::Unauthorized { .. }));
         let fault = self.rules.iter_mut().filter(|live| may_fire(live)).find_map(|live| live.decide(request))?;
         if self.firings.len() == MAX_FIRINGS {
             self.firings.pop_front();
@@ -223,7 +223,7 @@ impl Firing {
     }
 }
 
-impl Live {
+impl ActiveRule {
     fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_meant = || self.rule.action.is_for(request) && self.rule.matching.is_for(request);
         if self.limit().is_some_and(|times| self.fired >= times) || !is_meant() {

@@ -28,7 +28,7 @@ mod verbs;
 
 pub use crate::api::Settings;
 pub use crate::api::latency::Latency;
-pub use crate::http::api_error::{Cause, Failure};
+pub use crate::http::api_error::{ApiError, FieldError};
 pub use crate::kinds::kind::Kind;
 pub use crate::schema::Schema;
 pub use crate::server::ApiServer;

@@ -4,21 +4,21 @@
 
 mod deletion;
 mod keeping;
+mod kind_rules;
 mod receiving;
-mod sameness;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tracing::warn;
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::Options;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::{builtin, definition};
 use crate::patch::ownership::{self, Manager, Operation};
 use crate::schema::metadata::{self, NameRule};
-pub(crate) use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_first, mark};
-use sameness::{generation_grows, gives_its_status, has_generation, is_same, without_times};
+pub(crate) use deletion::{Deletion, PROTECTED_NAMESPACES, Propagation, is_marked_before_removal, mark};
+use kind_rules::{accepts_initial_status, generation_grows, has_generation, is_same, without_times};
 
 /// Attempts of a write without a resource version.
 pub(crate) const ATTEMPTS: usize = 5;
@@ -27,7 +27,7 @@ pub(crate) const ATTEMPTS: usize = 5;
 #[derive(Debug, Clone)]
 pub(crate) struct Writer<'a> {
     /// The kind, in the version of the request.
-    pub served: &'a Served,
+    pub served: &'a ServedKind,
     /// The written subresource; empty for the object itself.
     pub subresource: &'a str,
     /// The options of the request.
@@ -70,7 +70,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is invalid.
-    pub(crate) fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), Failure> {
+    pub(crate) fn create(&self, mut value: Value, uid: &str) -> Result<(Value, Vec<String>), ApiError> {
         let kind = &self.served.kind;
         let is_stored = !matches!(value["metadata"]["resourceVersion"].as_str().unwrap_or_default(), "" | "0");
         if let Some(metadata) = value["metadata"].as_object_mut() {
@@ -86,14 +86,14 @@ impl Writer<'_> {
                 metadata.insert("generation".into(), json!(1));
             }
         }
-        if kind.has_status && !gives_its_status(kind) {
+        if kind.has_status && !accepts_initial_status(kind) {
             value.as_object_mut().map(|object| object.remove("status"));
         }
-        let sent = builtin::decides(kind).then(|| value.clone());
+        let sent = builtin::assigns_fields(kind).then(|| value.clone());
         let (mut value, warnings) = self.validate(value, None)?;
         // The store of a real server refuses this, which a dry run does not reach.
         if is_stored && !self.options.is_dry_run {
-            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
+            return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created").after(&warnings));
         }
         // Applied objects already have their owners.
         if !self.is_patch {
@@ -111,10 +111,10 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is based on another version than the stored one.
-    pub(crate) fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
+    pub(crate) fn draft(&self, old: &Value, mut new: Value) -> Result<Draft, ApiError> {
         self.check_version(old, &mut new)?;
-        self.keep_what_is_the_servers(old, &mut new)?;
-        self.keep_what_is_not_written(old, &mut new);
+        self.keep_server_fields(old, &mut new)?;
+        self.keep_unwritten_fields(old, &mut new);
         Ok(Draft { value: new, owners: None })
     }
 
@@ -122,7 +122,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is based on another version than the stored one.
-    pub(crate) fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, Failure> {
+    pub(crate) fn draft_applied(&self, old: &Value, mut new: Value) -> Result<Draft, ApiError> {
         let owners = ownership::take(&mut new);
         Ok(Draft { owners: Some(owners), ..self.draft(old, new)? })
     }
@@ -141,12 +141,12 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is no longer an object of the kind.
-    pub(crate) fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, Failure> {
+    pub(crate) fn redraft(&self, old: &Value, seen: &Value, changed: Value) -> Result<Draft, ApiError> {
         let mut new = self.readmit(changed)?;
         self.check_identity(old, &new)?;
         ownership::take(&mut new);
-        self.keep_what_is_the_servers(old, &mut new)?;
-        self.keep_what_is_not_written(old, &mut new);
+        self.keep_server_fields(old, &mut new)?;
+        self.keep_unwritten_fields(old, &mut new);
         Ok(Draft { value: new, owners: Some(seen["metadata"]["managedFields"].clone()) })
     }
 
@@ -154,7 +154,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If the object is invalid.
-    pub(crate) fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
+    pub(crate) fn settle(&self, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), ApiError> {
         if self.subresource == "finalize" {
             return Ok((self.finish(old, draft.value), Vec::new()));
         }
@@ -198,7 +198,7 @@ impl Writer<'_> {
     }
 
     /// Validates an object: its schema and its metadata.
-    fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), Failure> {
+    fn validate(&self, mut new: Value, old: Option<&Value>) -> Result<(Value, Vec<String>), ApiError> {
         let kind = &self.served.kind;
         let mut found = old.map(|old| Self::check_finalizers(old, &new)).unwrap_or_default();
         let mut warnings = Vec::new();
@@ -235,10 +235,10 @@ impl Writer<'_> {
             return Ok((new, warnings));
         }
         let name = new["metadata"]["name"].as_str().unwrap_or_default();
-        Err(Failure::invalid(&kind.group, &kind.kind, name, found))
+        Err(ApiError::invalid(&kind.group, &kind.kind, name, found))
     }
 
-    fn check_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
+    fn check_finalizers(old: &Value, new: &Value) -> Vec<FieldError> {
         let list = |value: &Value| value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let known = list(old);
         let added: Vec<Value> = list(new).into_iter().filter(|one| !known.contains(one)).collect();
@@ -247,7 +247,7 @@ impl Writer<'_> {
         }
         let text = "no new finalizers can be added if the object is being deleted, found new finalizers []string";
         let added: Vec<String> = added.iter().map(Value::to_string).collect();
-        let cause = Cause::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
+        let cause = FieldError::new("FieldValueForbidden", "metadata.finalizers", format!("Forbidden: {text}{{{}}}", added.join(", ")));
         // The real server checks changes of the metadata twice, and reports their errors twice.
         vec![cause.clone(), cause]
     }
@@ -277,27 +277,27 @@ impl Writer<'_> {
 ///
 /// # Errors
 /// If a webhook has changed it.
-pub(crate) fn check_namespace(wanted: &Value, object: &Value) -> Result<(), Failure> {
+pub(crate) fn check_namespace(wanted: &Value, object: &Value) -> Result<(), ApiError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if text(wanted) == text(&object["metadata"]["namespace"]) {
         return Ok(());
     }
-    Err(Failure::other_namespace())
+    Err(ApiError::other_namespace())
 }
 
 /// Returns the failure of a valid patch whose result is not an object of the kind.
-pub(crate) fn no_object(failure: Failure) -> Failure {
+pub(crate) fn no_object(failure: ApiError) -> ApiError {
     if failure.code != 400 {
         return failure;
     }
-    let mut refused = Failure::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
-    refused.details.causes.push(Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
+    let mut refused = ApiError::new(422, "Invalid", format!(" \"\" is invalid: patch: Invalid value: {}", failure.message));
+    refused.details.causes.push(FieldError::new("FieldValueInvalid", "patch", format!("Invalid value: {}", failure.message)));
     refused
 }
 
 /// Returns the failure of a write that is not allowed.
-pub(crate) fn forbidden(served: &Served, name: &str, why: &str) -> Failure {
-    let mut failure = Failure::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
+pub(crate) fn forbidden(served: &ServedKind, name: &str, why: &str) -> ApiError {
+    let mut failure = ApiError::new(403, "Forbidden", format!("{} {name:?} is forbidden: {why}", served.full_name()));
     name.clone_into(&mut failure.details.name);
     failure.details.group.clone_from(&served.kind.group);
     failure.details.kind.clone_from(&served.kind.plural);

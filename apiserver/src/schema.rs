@@ -18,8 +18,8 @@ mod values;
 
 use serde_json::Value;
 
-use self::field_error::Place;
-use crate::http::api_error::Cause;
+use self::field_error::FieldPath;
+use crate::http::api_error::FieldError;
 use crate::kinds::kind::Scale;
 use prune::Pruning;
 
@@ -37,7 +37,7 @@ pub struct Schema {
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// The errors.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<FieldError>,
     /// Errors in unchanged values, as warnings for the client.
     pub warnings: Vec<String>,
 }
@@ -51,7 +51,7 @@ impl Schema {
     ///
     /// # Errors
     /// All errors of the schema; their fields begin with `openAPIV3Schema`.
-    pub fn parse(schema: &Value) -> Result<Self, Vec<Cause>> {
+    pub fn parse(schema: &Value) -> Result<Self, Vec<FieldError>> {
         let (schema, mistakes) = Self::read(schema)?;
         if mistakes.is_empty() { Ok(schema) } else { Err(mistakes) }
     }
@@ -60,25 +60,25 @@ impl Schema {
     ///
     /// # Errors
     /// All errors of the schema, except those of rules, which are then not enforced.
-    pub fn parse_stored(schema: &Value) -> Result<Self, Vec<Cause>> {
+    pub fn parse_stored(schema: &Value) -> Result<Self, Vec<FieldError>> {
         let (mut schema, mistakes) = Self::read(schema)?;
         schema.unenforced.extend(mistakes.into_iter().map(|cause| format!("{}: the rule is not enforced: {}", cause.field, cause.message)));
         Ok(schema)
     }
 
     /// Returns a schema, and the errors of its rules.
-    fn read(schema: &Value) -> Result<(Self, Vec<Cause>), Vec<Cause>> {
+    fn read(schema: &Value) -> Result<(Self, Vec<FieldError>), Vec<FieldError>> {
         parse::Parser::default().read(schema).map(Self::compiled)
     }
 
     #[cfg(feature = "cel")]
-    fn compiled(mut root: Node) -> (Self, Vec<Cause>) {
+    fn compiled(mut root: Node) -> (Self, Vec<FieldError>) {
         let found = rules::compile(&mut root, "openAPIV3Schema");
         (Self { has_rules: root.has_rules(), root, unenforced: found.unenforced }, found.causes)
     }
 
     #[cfg(not(feature = "cel"))]
-    fn compiled(root: Node) -> (Self, Vec<Cause>) {
+    fn compiled(root: Node) -> (Self, Vec<FieldError>) {
         let has_rules = root.has_rules();
         let text = "openAPIV3Schema: x-kubernetes-validations are not enforced: this server was built without the feature cel";
         (Self { has_rules, root, unenforced: has_rules.then(|| text.to_owned()).into_iter().collect() }, Vec::new())
@@ -113,7 +113,7 @@ impl Schema {
 
     /// Returns the error of Go's decoder for embedded objects with wrong types.
     pub fn undecodable(&self, object: &Value) -> Option<String> {
-        structure::undecodable(&self.root, object, &Place::Root)
+        structure::undecodable(&self.root, object, &FieldPath::Root)
     }
 
     /// Fills in the defaults, and drops nulls that are neither allowed nor replaced.
@@ -128,20 +128,20 @@ impl Schema {
     }
 
     /// Returns the errors of an object. Errors in values unchanged from the old object are ignored.
-    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         self.validate_after(Vec::new(), None, new, old).causes
     }
 
     /// Returns the errors of an object, in the server's order: first the given errors of the metadata, then values, scale, lists and
     /// rules.
-    pub fn validate_after(&self, found: Vec<Cause>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
+    pub fn validate_after(&self, found: Vec<FieldError>, scale: Option<&Scale>, new: &Value, old: Option<&Value>) -> Verdict {
         let mut causes = found;
-        values::check(&self.root, new, old, &Place::Root, &mut causes);
+        values::check(&self.root, new, old, &FieldPath::Root, &mut causes);
         if let Some(scale) = scale {
             values::check_scale(scale, new, &mut causes);
         }
-        structure::check_embedded(&self.root, new, old, &Place::Root, &mut causes);
-        structure::check_lists(&self.root, new, old, &Place::Root, &mut causes);
+        structure::check_embedded(&self.root, new, old, &FieldPath::Root, &mut causes);
+        structure::check_lists(&self.root, new, old, &FieldPath::Root, &mut causes);
         let mut verdict = Verdict { causes, warnings: self.unenforced.clone() };
         if self.has_rules {
             self.check_rules(new, old, &mut verdict);

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::api::latency::Latency;
 use crate::api::{Api, Settings};
 use crate::controllers::{self, run_loop};
-use crate::faults::requests::Asked;
+use crate::faults::requests::RecordedRequest;
 use crate::faults::{Faults, Firing, Rule};
 use crate::kinds::registry::Registry;
 use crate::storage::journal::Journal;
@@ -153,7 +153,7 @@ impl ApiServer {
     }
 
     /// Returns the recorded requests, in the order of arrival.
-    pub fn requests(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.api.injection().requests().all()
     }
 }

@@ -13,10 +13,10 @@ pub enum Quantity {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// There is no number at the beginning.
-    #[error("{0:?} is no quantity: it needs a number, such as in `500Mi` and `100m`")]
+    #[error("{0:?} is not a quantity: it needs a number, such as in `500Mi` and `100m`")]
     NoNumber(String),
     /// The suffix is unknown.
-    #[error("{text:?} is no quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
+    #[error("{text:?} is not a quantity: there is no suffix {suffix:?} (there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei, and exponents)")]
     Suffix {
         /// The whole text.
         text: String,
@@ -38,7 +38,7 @@ pub enum Factor {
 }
 
 /// Beyond this exponent, every number is zero or infinite; sums of exponents within it do not overflow.
-const LARGEST_EXPONENT: i32 = 100_000;
+const MAX_EXPONENT: i32 = 100_000;
 
 impl Factor {
     /// Returns the factor of a suffix or an exponent; an empty one is a factor of one.
@@ -62,7 +62,7 @@ impl Factor {
             "Ei" => Self::Two(60),
             _ => {
                 let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-                Self::Ten(exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT))
+                Self::Ten(exponent.clamp(-MAX_EXPONENT, MAX_EXPONENT))
             }
         })
     }

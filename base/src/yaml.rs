@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_may_stand_twice_where_it_is_only_told() {
+    fn duplicate_keys_are_allowed_by_the_lenient_parser() {
         let read = parse_leniently("a: 1\nb: {x: 1, x: 2.5}\n1: y\na: [{z: ~, z: true}]\n---\nc: 1\n").unwrap().unwrap();
         assert_eq!(read.value, json!({"a": [{"z": true}], "b": {"x": 2.5}, "1": "y"}));
         assert_eq!(read.repeated, [(2, "x".to_owned()), (4, "z".to_owned()), (4, "a".to_owned())]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_a_place() {
+    fn mistakes_have_a_position() {
         let refused = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(refused("a: 1\na: 2\n"), "duplicate mapping key: a (line 2, column 1)");
         assert_eq!(refused("- a\n b: c\n"), "mapping values are not allowed in this context (line 2, column 3)");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dumped_reads_the_same() {
+    fn dumped_values_parse_to_the_same() {
         let value = json!({"a": [1, {"b": "yes"}, []], "text": "two\nlines\n", "on": "0644", "n": null, "empty": {}, "f": 1.0, "date": "2020-01-01"});
         assert_eq!(parse(&dump(&value).unwrap()).unwrap(), [value]);
     }

@@ -12,7 +12,7 @@ use super::harness::Client;
 use super::support::process::Program;
 
 /// Time limit of a start.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval of checks for the kubeconfig.
 const LOOK: Duration = Duration::from_micros(200);
@@ -45,7 +45,7 @@ impl Embedded {
         let program = Program::start(&mut command, &directory.join("kopfd.log"));
         let client = Client::new(Arc::clone(runtime), &written(&kubeconfig, began));
         while client.request("GET", "/version", "application/json", None).is_err() {
-            assert!(began.elapsed() < PATIENCE, "the server does not answer; see {}", directory.display());
+            assert!(began.elapsed() < TIMEOUT, "the server does not answer; see {}", directory.display());
             sleep(LOOK);
         }
         Self { program, client, started_in: began.elapsed() }
@@ -58,7 +58,7 @@ fn written(path: &PathBuf, began: Instant) -> String {
         if let Some(text) = std::fs::read_to_string(path).ok().filter(|text| text.contains("token") && text.ends_with('\n')) {
             return text;
         }
-        assert!(began.elapsed() < PATIENCE, "there is no {}", path.display());
+        assert!(began.elapsed() < TIMEOUT, "there is no {}", path.display());
         sleep(LOOK);
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::embedded::Embedded;
-use super::harness::{Client, Cluster, Kind, PATIENCE, eventually};
+use super::harness::{Client, Cluster, Kind, TIMEOUT, eventually};
 use super::support::objects::spec;
 use super::support::process::{children, cpu};
 use super::support::ratios::{Ratios, count, rounds};
@@ -81,8 +81,8 @@ fn cells(title: &str, real: f64, embedded: f64, goal: f64) -> Vec<String> {
     if !ratio.is_finite() {
         return row([title, "", &format!("{embedded:.0}"), "", "", ""]);
     }
-    let (real, embedded, told) = (format!("{real:.0}"), format!("{embedded:.0}"), format!("{ratio:.1} ×"));
-    row([title, &real, &embedded, &told, &format!("{goal} ×"), &verdict(ratio >= goal)])
+    let (real, embedded, clock_ratio) = (format!("{real:.0}"), format!("{embedded:.0}"), format!("{ratio:.1} ×"));
+    row([title, &real, &embedded, &clock_ratio, &format!("{goal} ×"), &verdict(ratio >= goal)])
 }
 
 /// Returns the rates of creations, patches, and deliveries.
@@ -91,7 +91,7 @@ fn play(client: &Client, watchers: usize, group: &str, processes: &[u32]) -> [Ra
     let (path, definition) = kind.definition();
     client.ensure(path, &definition);
     let collection = kind.collection("default");
-    let list = eventually("the kind is served", PATIENCE, || client.request("GET", &collection, "application/json", None).ok());
+    let list = eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
     // The real server serves a new kind before it has settled, and then ends watches.
     sleep(Duration::from_secs(3));
     let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision");
@@ -137,27 +137,27 @@ fn patch(collection: &str, number: usize) -> http::Request<Vec<u8>> {
 
 /// The watchers, with the number of received events.
 struct Audience {
-    told: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
 impl Audience {
     fn new(client: &Client, collection: &str, revision: &str, watchers: usize) -> Self {
         let (client, runtime) = client.parts();
-        let told = Arc::new(AtomicU64::new(0));
+        let received = Arc::new(AtomicU64::new(0));
         let tasks = tokio_util::task::TaskTracker::new();
         let watch = |_| {
-            let listener = listen(client.clone(), collection.to_owned(), revision.to_owned(), Arc::clone(&told));
+            let listener = listen(client.clone(), collection.to_owned(), revision.to_owned(), Arc::clone(&received));
             tasks.spawn_on(listener, runtime.handle()).abort_handle()
         };
         let tasks = (0..watchers).map(watch).collect();
-        Self { told, tasks }
+        Self { received, tasks }
     }
 
     fn wait(&self, count: usize) {
         let began = Instant::now();
-        while self.told.load(Ordering::Relaxed) < count as u64 {
-            assert!(began.elapsed() < Duration::from_mins(2), "{} of {count} events came", self.told.load(Ordering::Relaxed));
+        while self.received.load(Ordering::Relaxed) < count as u64 {
+            assert!(began.elapsed() < Duration::from_mins(2), "{} of {count} events came", self.received.load(Ordering::Relaxed));
             sleep(Duration::from_millis(1));
         }
     }
@@ -170,7 +170,7 @@ impl Drop for Audience {
 }
 
 /// Counts the events of watches. The real server ends slow watches, which then continue from their position.
-async fn listen(client: kube::Client, collection: String, mut revision: String, told: Arc<AtomicU64>) {
+async fn listen(client: kube::Client, collection: String, mut revision: String, received: Arc<AtomicU64>) {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let uri = format!("{collection}?watch=1&resourceVersion={revision}");
@@ -186,7 +186,7 @@ async fn listen(client: kube::Client, collection: String, mut revision: String, 
                 if lines.peek().is_some() {
                     std::mem::swap(&mut last, &mut rest);
                     rest.clear();
-                    told.fetch_add(1, Ordering::Relaxed);
+                    received.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }

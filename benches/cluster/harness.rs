@@ -18,4 +18,4 @@ mod wait;
 pub(crate) use client::Client;
 pub(crate) use cluster::{Cluster, Controllers, Tools};
 pub(crate) use kind::Kind;
-pub(crate) use wait::{PATIENCE, eventually};
+pub(crate) use wait::{TIMEOUT, eventually};

@@ -16,7 +16,7 @@ use super::support::objects::spec;
 const AT_ONCE: usize = 32;
 
 /// Time limit for all objects of one load. Python on two busy cores needs a while.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// One kind of objects, with the clients that create and watch them.
 pub(crate) struct Load {
@@ -62,7 +62,7 @@ impl Load {
         let (path, definition) = kind.definition();
         client.ensure(path, &definition);
         let collection = kind.collection("default");
-        let list = eventually("the kind is served", PATIENCE, || client.request("GET", &collection, "application/json", None).ok());
+        let list = eventually("the kind is served", TIMEOUT, || client.request("GET", &collection, "application/json", None).ok());
         let revision = list["metadata"]["resourceVersion"].as_str().expect("lists have a revision").to_owned();
         let (sender, done) = watch::channel(HashMap::new());
         let (kube, runtime) = client.parts();
@@ -111,7 +111,7 @@ impl Load {
     pub(crate) fn wait(&self) -> HashMap<String, Instant> {
         let mut done = self.done.clone();
         let all = async move { done.wait_for(|done| done.len() >= self.made.get()).await.map(|done| done.clone()) };
-        let all = self.run(async { tokio::time::timeout(PATIENCE, all).await });
+        let all = self.run(async { tokio::time::timeout(TIMEOUT, all).await });
         all.unwrap_or_else(|_| panic!("{} of {} objects are done", self.done.borrow().len(), self.made.get())).expect("the watch goes on")
     }
 

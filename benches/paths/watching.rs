@@ -17,7 +17,7 @@ use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Pace, Patcher, Scripts};
+use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 
 use crate::support::objects::{self, State};
@@ -66,7 +66,7 @@ async fn follow(client: impl Future<Output = Client>) -> f64 {
     let storages = Arc::new(operator.settings.persistence.storages.clone());
     let served = Served::new(Arc::new(resource()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1));
     let world = Arc::new(Nothing { clock: Clock::system(), events: EventStream::default() });
-    let kind = Arc::new(Kind::new(world, Arc::new(served), Arc::new(Pace::default()), None, Arc::from("bench")));
+    let kind = Arc::new(Kind::new(world, Arc::new(served), Arc::new(WorkerSettings::default()), None, Arc::from("bench")));
     let mut watcher = Watcher::new(client.await, resource(), None).expect("the kind can be watched");
     let stop = Stop::new();
     let mut sink = Counting { sink: KindSink::new(Arc::clone(&kind)), left: EVENTS, stop: stop.clone(), began: None };

@@ -37,8 +37,8 @@ impl Program {
 
     /// Stops the program, and waits for its end.
     pub(crate) fn stop(&mut self) {
-        let told = Command::new("kill").arg(self.0.id().to_string()).status();
-        assert!(told.is_ok_and(|status| status.success()), "the program has ended too early");
+        let status = Command::new("kill").arg(self.0.id().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "the program has ended too early");
         self.0.wait().expect("a child can be waited for");
     }
 }

@@ -100,12 +100,12 @@ enum Verdict {
 fn judged(figure: &str, found: f64, stored: Option<f64>, sign: f64) -> (String, Verdict) {
     let Some(stored) = stored else { return (format!("FAILED  {figure}: {found} × is not stored"), Verdict::Failed) };
     let change = found / stored - 1.0;
-    let told = format!("{figure}: {found} × after {stored} × ({:+.0} %)", change * 100.0);
+    let comparison = format!("{figure}: {found} × after {stored} × ({:+.0} %)", change * 100.0);
     if !change.is_finite() || change * sign < -TOLERANCE {
-        return (format!("WORSE   {told}"), Verdict::Failed);
+        return (format!("WORSE   {comparison}"), Verdict::Failed);
     }
     let word = if change * sign > TOLERANCE { "better" } else { "ok" };
-    (format!("{word:<6}  {told}"), Verdict::Passed)
+    (format!("{word:<6}  {comparison}"), Verdict::Passed)
 }
 
 fn round(ratio: f64) -> f64 {

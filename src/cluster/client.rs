@@ -14,7 +14,7 @@ use tracing::{debug, error, info};
 
 use crate::kit::{Backoff, Clock};
 
-use super::config::{BuiltIn, Networking, Options, Places, Watching};
+use super::config::{BuiltIn, CredentialSources, Networking, Options, Watching};
 use super::error::{Error, LoginError};
 use super::transport::{Answer, ByteStream, Connection, Login, Transport};
 
@@ -80,7 +80,7 @@ pub struct Request {
     /// When it may be retried.
     pub repeat: Repeat,
     /// The maximum number of retries, if lower than in the settings.
-    pub patience: usize,
+    pub max_retries: usize,
 }
 
 /// When a failed request may be retried.
@@ -102,7 +102,7 @@ impl Request {
 
     /// Returns a request without a body that may be retried.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), content_type: None, body: Bytes::new(), repeat: Repeat::Safe, patience: usize::MAX }
+        Self { method, path: path.into(), content_type: None, body: Bytes::new(), repeat: Repeat::Safe, max_retries: usize::MAX }
     }
 
     /// Returns the request with a JSON body of some content type.
@@ -146,7 +146,7 @@ impl Client {
     /// If there are no usable credentials. No request is sent to the server.
     pub async fn connect(options: Options, clock: Clock) -> Result<Self, Error> {
         let (networking, watching) = (options.networking.clone(), options.watching.clone());
-        let login = BuiltIn::new(options, Places::of_process());
+        let login = BuiltIn::new(options, CredentialSources::of_process());
         Self::with_login(Box::new(login), networking, watching, clock).await
     }
 
@@ -196,7 +196,7 @@ impl Client {
     /// # Errors
     /// The last failure.
     pub async fn request(&self, request: &Request) -> Result<Response, Error> {
-        let pauses: Vec<Duration> = self.inner.networking.error_backoffs.iter().copied().take(request.patience).collect();
+        let pauses: Vec<Duration> = self.inner.networking.error_backoffs.iter().copied().take(request.max_retries).collect();
         let total = if request.repeat == Repeat::Never { 1 } else { pauses.len() + 1 };
         let mut backoff = Backoff::new(pauses);
         let mut number = 1;

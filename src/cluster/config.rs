@@ -85,7 +85,7 @@ impl Default for Watching {
 
 /// The parts of the process environment that locate the API server.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct CredentialSources {
     /// The list of kubeconfigs in `KUBECONFIG`.
     pub kubeconfigs: Option<OsString>,
     /// The home directory.
@@ -96,7 +96,7 @@ pub struct Places {
     pub service: Option<(String, String)>,
 }
 
-impl Places {
+impl CredentialSources {
     /// Returns the environment of this process.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -113,13 +113,13 @@ impl Places {
 #[derive(Debug, Clone)]
 pub struct BuiltIn {
     options: Options,
-    places: Places,
+    sources: CredentialSources,
 }
 
 impl BuiltIn {
     /// Returns the login for these options.
-    pub fn new(options: Options, places: Places) -> Self {
-        Self { options, places }
+    pub fn new(options: Options, sources: CredentialSources) -> Self {
+        Self { options, sources }
     }
 
     /// Reads files and runs plug-ins, so it blocks.
@@ -156,17 +156,17 @@ impl BuiltIn {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let listed = self.places.kubeconfigs.as_deref().filter(|list| !list.is_empty());
+        let listed = self.sources.kubeconfigs.as_deref().filter(|list| !list.is_empty());
         if let Some(listed) = listed {
             return std::env::split_paths(listed).filter_map(|path| self.tidy(&path)).collect();
         }
-        let default = self.places.home.as_ref().map(|home| home.join(".kube/config"));
+        let default = self.sources.home.as_ref().map(|home| home.join(".kube/config"));
         default.into_iter().filter(|file| file.exists()).collect()
     }
 
     fn tidy(&self, path: &Path) -> Option<PathBuf> {
         let path = path.to_str().map_or_else(|| path.to_path_buf(), |text| PathBuf::from(text.trim()));
-        match (path.strip_prefix("~"), &self.places.home) {
+        match (path.strip_prefix("~"), &self.sources.home) {
             _ if path.as_os_str().is_empty() => None,
             (Ok(rest), Some(home)) => Some(home.join(rest)),
             _ => Some(path),
@@ -174,7 +174,7 @@ impl BuiltIn {
     }
 
     fn of_kubeconfigs(&self, files: &[PathBuf]) -> Result<kube::Config, LoginError> {
-        let failed = |error| LoginError::Kubeconfig(told(error));
+        let failed = |error| LoginError::Kubeconfig(message(error));
         if files.is_empty() {
             return Err(LoginError::Nothing);
         }
@@ -195,13 +195,13 @@ impl BuiltIn {
     }
 
     fn of_service_account(&self) -> Result<Option<kube::Config>, LoginError> {
-        let directory = &self.places.service_account;
+        let directory = &self.sources.service_account;
         let token = directory.join("token");
         if !token.exists() {
             return Ok(None);
         }
         let failed = |error: &dyn std::fmt::Display| LoginError::ServiceAccount(error.to_string());
-        let server = match &self.places.service {
+        let server = match &self.sources.service {
             Some((host, port)) if host.contains(':') => format!("https://[{host}]:{port}"),
             Some((host, port)) => format!("https://{host}:{port}"),
             None => "https://kubernetes.default.svc".to_owned(),
@@ -240,7 +240,7 @@ fn user_agent() -> HeaderValue {
     HeaderValue::from_static(concat!("kopfd/", env!("CARGO_PKG_VERSION")))
 }
 
-fn told(error: KubeconfigError) -> String {
+fn message(error: KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, path) => format!("cannot read {}: {error}", path.display()),
         error => error.to_string(),
@@ -292,13 +292,13 @@ mod tests {
         path
     }
 
-    fn places(directory: &TempDir) -> Places {
+    fn sources(directory: &TempDir) -> CredentialSources {
         let home = Some(directory.path().to_path_buf());
-        Places { kubeconfigs: None, home, service_account: directory.path().join("account"), service: None }
+        CredentialSources { kubeconfigs: None, home, service_account: directory.path().join("account"), service: None }
     }
 
-    fn config(options: Options, places: Places) -> Result<kube::Config, LoginError> {
-        BuiltIn::new(options, places).config()
+    fn config(options: Options, sources: CredentialSources) -> Result<kube::Config, LoginError> {
+        BuiltIn::new(options, sources).config()
     }
 
     #[test]
@@ -307,41 +307,41 @@ mod tests {
         kubeconfig(&directory, "one", "", "https://one");
         kubeconfig(&directory, "two", "one", "https://two");
         let list = std::env::join_paths([Path::new(" ~/one"), &directory.path().join("two"), Path::new("")]).unwrap();
-        let places = Places { kubeconfigs: Some(list), ..places(&directory) };
-        let found = config(Options::default(), places.clone()).unwrap();
+        let sources = CredentialSources { kubeconfigs: Some(list), ..sources(&directory) };
+        let found = config(Options::default(), sources.clone()).unwrap();
         assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("one"), "of-one"));
-        let found = config(Options { context: Some("two".into()), ..Options::default() }, places).unwrap();
+        let found = config(Options { context: Some("two".into()), ..Options::default() }, sources).unwrap();
         assert_eq!(found.cluster_url.host(), Some("two"));
     }
 
     #[test]
-    fn a_service_account_wins_unless_a_kubeconfig_is_asked_for() {
+    fn a_service_account_takes_precedence_unless_a_kubeconfig_is_requested() {
         let directory = TempDir::new().unwrap();
         let file = kubeconfig(&directory, "one", "one", "https://one");
-        let places = Places { kubeconfigs: Some(file.clone().into()), ..places(&directory) };
-        std::fs::create_dir(&places.service_account).unwrap();
-        std::fs::write(places.service_account.join("token"), "secret").unwrap();
-        std::fs::write(places.service_account.join("namespace"), "mine\n").unwrap();
-        let found = config(Options::default(), places.clone()).unwrap();
+        let sources = CredentialSources { kubeconfigs: Some(file.clone().into()), ..sources(&directory) };
+        std::fs::create_dir(&sources.service_account).unwrap();
+        std::fs::write(sources.service_account.join("token"), "secret").unwrap();
+        std::fs::write(sources.service_account.join("namespace"), "mine\n").unwrap();
+        let found = config(Options::default(), sources.clone()).unwrap();
         assert_eq!((found.cluster_url.host(), found.default_namespace.as_str()), (Some("kubernetes.default.svc"), "mine"));
-        let found = config(Options { kubeconfig: Some(file), ..Options::default() }, places).unwrap();
+        let found = config(Options { kubeconfig: Some(file), ..Options::default() }, sources).unwrap();
         assert_eq!(found.cluster_url.host(), Some("one"));
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_credentials_are_reported() {
         let directory = TempDir::new().unwrap();
-        assert!(matches!(config(Options::default(), places(&directory)), Err(LoginError::Nothing)));
+        assert!(matches!(config(Options::default(), sources(&directory)), Err(LoginError::Nothing)));
         let file = kubeconfig(&directory, "one", "", "https://one");
         let options = Options { kubeconfig: Some(file), ..Options::default() };
-        assert!(config(options, places(&directory)).unwrap_err().to_string().contains("current context"));
+        assert!(config(options, sources(&directory)).unwrap_err().to_string().contains("current context"));
         let options = Options { kubeconfig: Some("/nowhere".into()), ..Options::default() };
-        let told = config(options, places(&directory)).unwrap_err().to_string();
-        assert_eq!(told, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
+        let message = config(options, sources(&directory)).unwrap_err().to_string();
+        assert_eq!(message, "failed to use the kubeconfig: cannot read /nowhere: No such file or directory (os error 2)");
         let file = kubeconfig(&directory, "two", "two", "https://two");
         let options = Options { kubeconfig: Some(file), context: Some("zz".into()), ..Options::default() };
-        let told = config(options, places(&directory)).unwrap_err().to_string();
-        assert_eq!(told, "failed to use the kubeconfig: there is no context \"zz\": it has two");
+        let message = config(options, sources(&directory)).unwrap_err().to_string();
+        assert_eq!(message, "failed to use the kubeconfig: there is no context \"zz\": it has two");
     }
 
     #[test]

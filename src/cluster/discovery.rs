@@ -18,7 +18,7 @@ use super::error::Error;
 const PARALLEL: usize = 8;
 
 /// Retries of the request for one group: a broken group must not delay the others for a minute.
-const PATIENCE: usize = 2;
+const MAX_RETRIES: usize = 2;
 
 /// The result of a scan.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ pub struct Scan {
 /// # Errors
 /// If the list of groups cannot be read, or the server is unreachable.
 pub async fn scan(client: &Client, groups: Option<&BTreeSet<String>>) -> Result<Scan, Error> {
-    scan_with(groups, |path, patience| async move {
-        let request = Request { patience, ..Request::get(path) };
+    scan_with(groups, |path, max_retries| async move {
+        let request = Request { max_retries, ..Request::get(path) };
         client.request(&request).await?.json()
     })
     .await
@@ -76,7 +76,7 @@ where
         targets.extend(wanted.flat_map(Group::targets));
     }
     let found = stream::iter(targets).map(|target| {
-        let answer = fetch(address::version(&target.group, &target.version), PATIENCE);
+        let answer = fetch(address::version(&target.group, &target.version), MAX_RETRIES);
         async move { (target, answer.await.and_then(parse::<Entries>)) }
     });
     let found: Vec<_> = found.buffered(PARALLEL).collect().await;
@@ -210,7 +210,7 @@ pub(super) mod tests {
         (requested, scan)
     }
 
-    fn told(resource: &Resource) -> Value {
+    fn to_value(resource: &Resource) -> Value {
         json!({
             "group": resource.group, "version": resource.version, "plural": resource.plural, "kind": resource.kind,
             "singular": resource.singular, "shortcuts": resource.shortcuts, "categories": resource.categories,
@@ -228,11 +228,11 @@ pub(super) mod tests {
         let case = vector_api();
         let (requested, scan) = scanned(&case["input"]["api"], None).await;
         assert_eq!(json!(requested), case["expected"]["requested_urls"]);
-        assert_eq!(json!(scan.unwrap().resources.iter().map(told).collect::<Vec<_>>()), case["expected"]["resources"]);
+        assert_eq!(json!(scan.unwrap().resources.iter().map(to_value).collect::<Vec<_>>()), case["expected"]["resources"]);
     }
 
     #[tokio::test]
-    async fn only_the_wanted_groups_are_asked_for() {
+    async fn only_the_selected_groups_are_discovered() {
         let api = vector_api()["input"]["api"].take();
         let groups = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>());
         assert_eq!(scanned(&api, groups(&[""]).as_ref()).await.0, ["/api", "/api/v1"]);

@@ -31,13 +31,13 @@ mod tests {
     const OBJECT: &str = r#"{"kind":"Pod","metadata":{"name":"p","labels":{"a":"1","b":"2"},"managedFields":[{"k":1}]},"spec":[1,2]}"#;
 
     #[test]
-    fn only_what_is_wanted_is_there() {
+    fn only_selected_fields_are_parsed() {
         let wanted = json!({"metadata": {"labels": {"b": null, "c": null}, "uid": null}, "status": {}});
         assert_eq!(read(OBJECT.as_bytes(), &wanted).unwrap(), json!({"metadata": {"labels": {"b": "2"}}}));
     }
 
     #[test]
-    fn what_has_another_shape_than_wanted_is_there_as_a_whole() {
+    fn fields_of_another_shape_are_parsed_as_a_whole() {
         assert_eq!(read(OBJECT.as_bytes(), &json!({"spec": {"a": 1}, "kind": {}})).unwrap(), json!({"spec": [1, 2], "kind": "Pod"}));
         assert_eq!(read(br#"{"a\n":1,"b":2}"#, &json!({"b": 0})).unwrap(), json!({"a\n": 1, "b": 2}));
     }
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_an_error() {
+    fn invalid_json_is_an_error() {
         assert!(read(b"{", &json!({})).is_err());
         assert!(read(b"\xff", &json!({})).is_err());
     }

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_there_is_no_error_where_that_is_an_answer() {
+    async fn a_missing_object_is_an_answer_and_not_an_error() {
         let script = answering(&[(404, ""), (404, ""), (404, "")]);
         let client = connected(&script).await;
         let pods = pods();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_is_safe_is_repeated() {
+    async fn only_idempotent_requests_are_repeated() {
         let pods = pods();
         let object = json!({"metadata": {"name": "a", "namespace": "n"}});
         let place = ObjectAddress::of(&pods, &object);

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metadata_alone_are_an_object_too() {
+    fn an_object_can_consist_of_metadata_only() {
         let resource = Resource { version: "v1".to_owned(), kind: "K".to_owned(), ..Resource::default() };
         let body = PartialMetadata::of(OBJECT).unwrap().to_body(&resource);
         let expected = json!({"apiVersion": "v1", "kind": "K", "metadata": {

@@ -69,9 +69,9 @@ fn run(exec: &ExecConfig) -> Result<Vec<u8>, String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let told = String::from_utf8_lossy(&output.stderr);
-    let told = told.trim();
-    Err(if told.is_empty() { output.status.to_string() } else { format!("{}: {told}", output.status) })
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr.trim();
+    Err(if stderr.is_empty() { output.status.to_string() } else { format!("{}: {stderr}", output.status) })
 }
 
 fn variable(entry: &HashMap<String, String>) -> Option<(&String, &String)> {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_with_its_end() {
+    fn a_token_has_an_expiration_time() {
         let script =
             r#"echo "{\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t-$WHO\",\"expirationTimestamp\":\"2030-01-01T00:00:00Z\"}}""#;
         let mut auth = with_plugin(script);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_told() {
+    fn failures_of_plugins_are_reported() {
         let problem = |script: &str| resolve(&mut with_plugin(script)).unwrap_err().to_string();
         assert!(problem("echo no login >&2; exit 3").ends_with("exit status: 3: no login"));
         assert!(problem("echo hello").contains("no ExecCredential"));

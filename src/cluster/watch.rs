@@ -54,7 +54,7 @@ pub trait Sink: Send {
     fn listed(&mut self) -> impl Future<Output = ()> + Send;
 
     /// A request failed; the watcher retries by itself. Status 404 means that the server does not have the resource.
-    fn troubled(&mut self, _error: &Error) {}
+    fn request_failed(&mut self, _error: &Error) {}
 }
 
 /// An event of an object.
@@ -99,14 +99,14 @@ pub struct Watcher {
     path: String,
     known: Known,
     failures: Backoff,
-    trouble: Trouble,
+    last_failure: LastFailure,
     /// Whether the version was lost since the last valid line.
     was_lost: bool,
 }
 
 /// The current problem.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Trouble {
+enum LastFailure {
     /// Nothing.
     #[default]
     None,
@@ -135,7 +135,7 @@ impl Watcher {
         let path = address::collection(&resource, namespace)?;
         let pauses = client.networking().error_backoffs.clone();
         let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
-        Ok(Self { client, resource, path, known: Known::default(), failures, trouble: Trouble::None, was_lost: false })
+        Ok(Self { client, resource, path, known: Known::default(), failures, last_failure: LastFailure::None, was_lost: false })
     }
 
     /// Returns the number of known objects.
@@ -420,18 +420,18 @@ impl Watcher {
         let asked = error.retry_after().unwrap_or_default();
         let pause = if self.client.networking().enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
         let is_refused = error.status().is_some_and(|status| status < 429);
-        if is_refused && self.trouble == Trouble::Failed(error.status()) {
+        if is_refused && self.last_failure == LastFailure::Failed(error.status()) {
             debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");
         } else {
             error!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource cannot be watched. Trying again.");
         }
-        self.trouble = Trouble::Failed(error.status());
-        sink.troubled(error);
+        self.last_failure = LastFailure::Failed(error.status());
+        sink.request_failed(error);
         sleep(pause).await;
     }
 
     fn recovered(&mut self) {
-        if std::mem::take(&mut self.trouble) != Trouble::None {
+        if std::mem::take(&mut self.last_failure) != LastFailure::None {
             info!(resource = %self.resource, path = self.path, "The resource is watched again.");
         }
     }

@@ -83,17 +83,17 @@ fn temporary(ahead: &LookAhead<'_>, text: &str, delay: Option<Duration>) -> (Out
 fn arbitrary(ahead: &LookAhead<'_>, text: String, representation: &str, backoff: Duration) -> (Outcome, Message) {
     let title = ahead.handler.title();
     let error = shown(&text, representation).to_owned();
-    let tell = |what: String| Message::error(format!("{title} failed with an exception and will {what}: {error}"));
+    let error_message = |what: String| Message::error(format!("{title} failed with an exception and will {what}: {error}"));
     match ahead.handler.error_mode() {
-        ErrorMode::Ignored => (Outcome::success(None), tell("ignore it".to_owned())),
-        ErrorMode::Permanent => (Outcome::failure(text), tell("stop now".to_owned())),
+        ErrorMode::Ignored => (Outcome::success(None), error_message("ignore it".to_owned())),
+        ErrorMode::Permanent => (Outcome::failure(text), error_message("stop now".to_owned())),
         ErrorMode::Temporary => {
             let limit = match ahead.limit(backoff) {
                 Some(Limit::Timeout(timeout)) => format!("time out in {} seconds", seconds(timeout)),
                 Some(Limit::Retries(retries)) => format!("exceed {retries} retries"),
-                None => return (Outcome::retry(Some(backoff), text), tell(format!("try again in {} seconds", seconds(backoff)))),
+                None => return (Outcome::retry(Some(backoff), text), error_message(format!("try again in {} seconds", seconds(backoff)))),
             };
-            let message = tell(format!("stop now (it would {limit} on the next attempt)"));
+            let message = error_message(format!("stop now (it would {limit} on the next attempt)"));
             (Outcome::failure(message.text.clone()), message)
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_next_is_told_beside_kopfs_own_words() {
+    fn messages_of_kopf_are_followed_by_the_next_step() {
         let handler = Handler::simple("fn", On::Create);
         let record = Record::fresh(Timestamp::UNIX_EPOCH, None);
         let verdict = Verdict::Temporary { text: Some("not there yet".into()), delay: Some(Duration::from_secs(10)) };

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn matchers_beyond_kopf_look_at_present_values_first() {
+    fn matchers_beyond_kopf_check_present_values_first() {
         let unless_two = handler(On::Update, Filters { value: Some(Matcher::NotIn(vec![json!(2)])), ..Filters::default() });
         assert!(!settled(&unless_two, None, Some(json!(2))), "the absent side does not count beside a present one");
         assert!(settled(&unless_two, Some(json!(2)), Some(json!(3))));

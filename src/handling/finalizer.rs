@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_only_before_a_deletion_and_goes_as_soon_as_nobody_needs_it() {
+    fn a_finalizer_is_added_before_a_deletion_and_removed_when_no_handler_needs_it() {
         assert_eq!(adjust(true, &body(false, false), "ours"), Adjustment::Add);
         assert_eq!(adjust(true, &body(false, true), "ours"), Adjustment::None);
         assert_eq!(adjust(false, &body(true, true), "ours"), Adjustment::Remove);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_released_when_nothing_is_left_to_wait_for() {
+    fn an_object_is_released_when_nothing_is_pending() {
         assert!(is_released(EventKind::Modified, &body(true, true), "ours", false));
         assert!(!is_released(EventKind::Modified, &body(true, true), "ours", true));
         assert!(!is_released(EventKind::Deleted, &body(true, true), "ours", false));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_finds_out_changes_what_follows() {
+    fn the_result_of_a_step_changes_the_next_steps() {
         let before = Situation { done: Some(Finalizer), own_patch: OwnPatch::Awaited, ..created() };
         assert_eq!(next(&before), Consistency);
         let after = Situation { done: Some(Consistency), ..before };

@@ -132,7 +132,7 @@ pub fn step(cancellation: Cancellation, reached: Stage, age: Duration) -> Step {
 }
 
 /// Returns the message about a step, if there is one.
-pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
+pub fn step_message(handler: &Handler, step: Step) -> Option<Message> {
     let title = handler.title();
     Some(match (step.enter, step.delay) {
         (Some(Stage::Signalled), _) => Message::debug(format!("{title} is signalled to exit gracefully.")),
@@ -144,7 +144,7 @@ pub fn tell_step(handler: &Handler, step: Step) -> Option<Message> {
 }
 
 /// Returns the message about the end of a task.
-pub fn tell_end(handler: &Handler, is_requested: bool) -> Message {
+pub fn end_message(handler: &Handler, is_requested: bool) -> Message {
     let how = if is_requested { "on request" } else { "on its own" };
     Message::debug(format!("{} has exited {how} and will not be retried or restarted.", handler.title()))
 }
@@ -177,19 +177,19 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_and_does_not_run_is_started_unless_it_ended_on_its_own() {
+    fn a_matching_daemon_is_started_unless_it_has_ended_by_itself() {
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &[]), (vec!["b".into()], vec![], true));
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &["a"], &["b"]), (vec![], vec![], true));
         assert_eq!(planned(json!({"labels": {"on": "1"}}), &[], &["a", "b"]), (vec![], vec![], false));
     }
 
     #[test]
-    fn what_does_not_match_is_stopped_and_holds_nothing() {
+    fn mismatching_daemons_are_stopped_and_need_no_finalizer() {
         assert_eq!(planned(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
     }
 
     #[test]
-    fn a_deleted_object_stops_everything_and_is_held_meanwhile() {
+    fn a_deletion_stops_all_tasks_and_keeps_the_finalizer_meanwhile() {
         let metadata = json!({"labels": {"on": "1"}, "deletionTimestamp": "2020-01-01T00:00:00Z"});
         assert_eq!(planned(metadata, &["a"], &[]), (vec![], vec![("a".into(), StopReason::Deleted)], true));
     }
@@ -224,7 +224,7 @@ mod tests {
     fn each_stage_of_a_stop_is_told_once_and_the_waiting_at_each_check() {
         let handler = Handler::simple("run", On::Daemon);
         let told = |enter, delay: Option<u64>| {
-            let message = tell_step(&handler, Step { enter, delay: delay.map(Duration::from_secs) })?;
+            let message = step_message(&handler, Step { enter, delay: delay.map(Duration::from_secs) })?;
             Some(format!("{} {message}", message.level.as_str()))
         };
         let lines = [

@@ -75,7 +75,7 @@ impl OperatorBuilder<'_> {
         if let Some(line) = ids.insert(bound.id.clone(), bound.spot.line) {
             let message = format!("the id `{}` is taken by another schedule in line {line}", bound.id);
             let hint = "give one of them an `id` of its own".to_owned();
-            reader.tell(Severity::Error, bound.spot, &bound.path, message, Some(hint));
+            reader.report(Severity::Error, bound.spot, &bound.path, message, Some(hint));
         }
         let Some(ticks) = ticks else { return };
         let catches_up = missed == Some("once");

@@ -13,7 +13,7 @@ use crate::script::{Binding, BindingKind, Code, Limits};
 
 use super::builder::{OperatorBuilder, Script};
 use super::reader::{Fields, Item};
-use super::tree::Spot;
+use super::tree::SourceSpan;
 
 /// Ids become names of annotations, in which slashes are replaced.
 static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([A-Za-z0-9_./<>-]*[A-Za-z0-9])?$").expect("the pattern is valid"));
@@ -78,7 +78,7 @@ pub(super) struct Bound {
     /// The value of its argument `param`.
     pub param: Value,
     /// The position of the id, or else of the code.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Its YAML path.
     pub path: String,
 }
@@ -158,7 +158,7 @@ impl OperatorBuilder<'_> {
         bindings.len() - 1
     }
 
-    fn code(&mut self, fields: &Fields<'_>, script: &Script) -> Option<(Code, Spot)> {
+    fn code(&mut self, fields: &Fields<'_>, script: &Script) -> Option<(Code, SourceSpan)> {
         let hint = "name a function with `fn: name`, or write the code with `run: |`";
         match (fields.get("fn"), fields.get("run")) {
             (Some(_), Some(run)) => {
@@ -173,9 +173,9 @@ impl OperatorBuilder<'_> {
             }
             (None, None) => {
                 if !fields.mentions("fn") && !fields.mentions("run") {
-                    let spot = Spot { length: 1, ..fields.item.spot() };
+                    let spot = SourceSpan { length: 1, ..fields.item.spot() };
                     let message = format!("{} needs `fn` or `run`", fields.noun);
-                    self.reader.tell(super::Severity::Error, spot, &fields.item.path, message, Some(hint.to_owned()));
+                    self.reader.report(super::Severity::Error, spot, &fields.item.path, message, Some(hint.to_owned()));
                 }
                 None
             }
@@ -200,7 +200,7 @@ impl OperatorBuilder<'_> {
         }
     }
 
-    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, Spot, String)> {
+    fn id(&mut self, fields: &Fields<'_>, code: Option<&Code>, suffix: Option<&FieldPath>) -> Option<(String, SourceSpan, String)> {
         let (base, item) = match (fields.get("id"), code) {
             (Some(item), _) => (self.reader.text(&item)?.value.clone(), item),
             (None, Some(Code::Function { name, .. })) => (name.clone(), fields.get("fn").unwrap_or_else(|| fields.item.clone())),
@@ -239,7 +239,7 @@ impl OperatorBuilder<'_> {
             return false;
         };
         let hint = "give one of them an `id` of its own: progress is stored under it";
-        self.reader.tell(super::Severity::Error, bound.spot, &bound.path, message, Some(hint.to_owned()));
+        self.reader.report(super::Severity::Error, bound.spot, &bound.path, message, Some(hint.to_owned()));
         false
     }
 }

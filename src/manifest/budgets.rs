@@ -7,7 +7,7 @@ use crate::script::Limits;
 use super::reader::{Item, Reader};
 
 /// The highest allowed limit of nested calls: more would not fit on a fiber's stack.
-const DEEPEST_CALLS: i64 = 128;
+const MAX_CALL_DEPTH: i64 = 128;
 
 /// Budgets, as far as they are given.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,9 +56,9 @@ impl Budgets {
 
 fn depth(reader: &Reader, item: &Item<'_>) -> Option<usize> {
     let depth = reader.whole(item, 1)?;
-    if depth <= DEEPEST_CALLS {
+    if depth <= MAX_CALL_DEPTH {
         return Some(depth as usize);
     }
-    reader.error_with(item, format!("`depth` must be at most {DEEPEST_CALLS}"), "a script that needs more is better written with a loop");
+    reader.error_with(item, format!("`depth` must be at most {MAX_CALL_DEPTH}"), "a script that needs more is better written with a loop");
     None
 }

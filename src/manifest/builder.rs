@@ -14,7 +14,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::operator::{NamedKind, Operator, Unsupported};
 use super::reader::{Fields, Item, Reader};
 use super::suggest::nearest;
-use super::tree::Spot;
+use super::tree::SourceSpan;
 
 /// An operator while its manifest is read.
 pub(super) struct OperatorBuilder<'r> {
@@ -33,7 +33,7 @@ pub(super) struct OperatorBuilder<'r> {
     /// Webhooks by the value of `on` and the id, with the line of the first one.
     pub webhook_ids: HashMap<(&'static str, String), usize>,
     /// The first list of webhooks.
-    pub webhooks_at: Option<(Spot, String)>,
+    pub webhooks_at: Option<(SourceSpan, String)>,
     /// Whether the directory of scripts does not exist, so that no script can be found.
     pub is_rootless: bool,
     missing: BTreeSet<PathBuf>,
@@ -101,7 +101,7 @@ impl<'r> OperatorBuilder<'r> {
     }
 
     /// Returns a position in the manifest for messages about scripts.
-    pub(super) fn place(&self, spot: Spot) -> SourcePosition {
+    pub(super) fn place(&self, spot: SourceSpan) -> SourcePosition {
         SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
     }
 
@@ -156,7 +156,7 @@ impl<'r> OperatorBuilder<'r> {
                 if self.missing.insert(path.clone()) {
                     let why = outcome.map_or_else(|error| super::source::reason(&error), |_| "it is not a file".to_owned());
                     let hint = match neighbour(&path) {
-                        Some(meant) => format!("did you mean `{}`?", file.with_file_name(meant).display()),
+                        Some(suggestion) => format!("did you mean `{}`?", file.with_file_name(suggestion).display()),
                         None => format!("it is looked for at {}", plain(&path).display()),
                     };
                     self.reader.error_with(&item, format!("cannot read the script `{}`: {why}", text.value), hint);

@@ -21,7 +21,7 @@ pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
 }
 
 fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Diagnostic> {
-    let tell = |message: String, hint: &str| Diagnostic {
+    let diagnostic = |message: String, hint: &str| Diagnostic {
         line: second.place.line,
         column: second.place.column,
         length: second.name.len(),
@@ -31,7 +31,7 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
     };
     if first.name == second.name {
         let message = format!("the operator `{}` is declared twice, also in {}:{}", second.name, first.file.display(), first.place.line);
-        return vec![tell(message, "give them different names in `metadata.name`")];
+        return vec![diagnostic(message, "give them different names in `metadata.name`")];
     }
     let mut found = Vec::new();
     let names = format!("`{}` and `{}`", first.name, second.name);
@@ -39,18 +39,18 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
     let clashes = ours.clashes(theirs);
     if let Some(kind) = shared_kind(first, second, known).filter(|_| !clashes.is_empty()) {
         let message = format!("the operators {names} would overwrite each other's records on {kind}: equal are {}", keys(&clashes));
-        found.push(tell(message, "give one of them another finalizer, and other prefixes or names of the storages"));
+        found.push(diagnostic(message, "give one of them another finalizer, and other prefixes or names of the storages"));
     }
     let (ours, theirs) = (&first.settings.peering, &second.settings.peering);
     if ours.name == theirs.name && (ours.priority, ours.lifetime) != (theirs.priority, theirs.lifetime) {
         let message = format!("the operators {names} are one peer in `{}`, with different priorities or lifetimes", ours.name);
-        found.push(tell(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
+        found.push(diagnostic(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
     }
     if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server {
         let ids: Vec<&str> = first.webhooks.iter().map(|webhook| webhook.handler.id.as_str()).collect();
         for webhook in second.webhooks.iter().filter(|webhook| ids.contains(&webhook.handler.id.as_str())) {
             let message = format!("the operators {names} share a server and both have a webhook `{}`", webhook.handler.id);
-            found.push(tell(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
+            found.push(diagnostic(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
         }
     }
     found
@@ -75,7 +75,7 @@ fn shared_kind(first: &Operator, second: &Operator, known: &[Resource]) -> Optio
 }
 
 fn overlap(ours: &Selector, theirs: &Selector, known: &[Resource]) -> bool {
-    let (our_kinds, their_kinds) = (known_kinds::meant(ours, known), known_kinds::meant(theirs, known));
+    let (our_kinds, their_kinds) = (known_kinds::matching(ours, known), known_kinds::matching(theirs, known));
     if !our_kinds.is_disjoint(&their_kinds) {
         return true;
     }

@@ -113,7 +113,7 @@ impl OperatorBuilder<'_> {
         };
         let hint = match (elsewhere, nearest(text, ON)) {
             (Some(list), _) => format!("it has a list of its own: `{list}`"),
-            (None, Some(meant)) => format!("did you mean `{meant}`?"),
+            (None, Some(suggestion)) => format!("did you mean `{suggestion}`?"),
             (None, None) => format!("write {}, or a list of the first four", one_of(&ON)),
         };
         self.reader.error_with(item, format!("unknown value `{text}` of `on`"), hint);

@@ -16,7 +16,7 @@ pub fn of(operators: &[Operator]) -> Vec<Resource> {
 }
 
 /// Returns the groups and plural names of the known kinds that a selector selects in any version.
-pub fn meant<'a>(selector: &Selector, known: &'a [Resource]) -> BTreeSet<(&'a str, &'a str)> {
+pub fn matching<'a>(selector: &Selector, known: &'a [Resource]) -> BTreeSet<(&'a str, &'a str)> {
     let of_any_version = Selector { version: None, ..selector.clone() };
     of_any_version.select(known).into_iter().map(|resource| (resource.group.as_str(), resource.plural.as_str())).collect()
 }

@@ -9,7 +9,7 @@ use super::operator::Operator;
 use super::reader::Reader;
 use super::scripts;
 use super::source::{Source, reason, way_out};
-use super::tree::{self, Node, Spot};
+use super::tree::{self, Node, SourceSpan};
 
 /// The loaded operators, and the diagnostics.
 #[derive(Debug, Default)]
@@ -68,9 +68,9 @@ fn nothing_found(path: &Path) -> Diagnostic {
 
 /// Returns the first of some names, and how many more there are.
 fn some_of(names: &[String]) -> String {
-    const MOST: usize = 5;
-    let shown = names[..names.len().min(MOST)].join(", ");
-    if names.len() > MOST { format!("{shown} and {} more files", names.len() - MOST) } else { shown }
+    const MAX: usize = 5;
+    let shown = names[..names.len().min(MAX)].join(", ");
+    if names.len() > MAX { format!("{shown} and {} more files", names.len() - MAX) } else { shown }
 }
 
 /// Returns the files of a directory that may be manifests.
@@ -153,5 +153,5 @@ fn refuse(reader: &Reader, root: &Node) {
         _ => "this is no manifest of an operator".to_owned(),
     };
     let hint = format!("the manifest of an operator begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
-    reader.tell(Severity::Error, Spot { length: 1, ..root.spot }, "", what, Some(hint));
+    reader.report(Severity::Error, SourceSpan { length: 1, ..root.spot }, "", what, Some(hint));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::settings::Settings;
-use super::values::LONGEST;
+use super::values::MAX_DURATION;
 
 /// A setting outside of its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     ranges.duration("watching", "connectTimeout", watching.connect_timeout, TENTH);
     ranges.duration("watching", "reconnectBackoff", Some(watching.reconnect_backoff), Duration::ZERO);
     ranges.duration("watching", "inactivityTimeout", Some(watching.inactivity_timeout), SECOND);
-    ranges.count("queueing", "workerLimit", queueing.worker_limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)), 1, MOST_WORKERS);
+    ranges.count("queueing", "workerLimit", queueing.worker_limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)), 1, MAX_WORKERS);
     ranges.duration("queueing", "idleTimeout", Some(queueing.idle_timeout), Duration::ZERO);
     ranges.duration("queueing", "exitTimeout", Some(queueing.exit_timeout), Duration::ZERO);
     ranges.durations("queueing", "errorDelays", &queueing.error_delays);
@@ -42,7 +42,7 @@ pub fn check(settings: &Settings) -> Vec<OutOfRange> {
     ranges.duration("background", "cancellationPolling", Some(background.cancellation_polling), TENTH);
     ranges.duration("background", "instantExitTimeout", background.instant_exit_timeout, Duration::ZERO);
     let cycles = background.instant_exit_zero_time_cycles.map(|cycles| i64::try_from(cycles).unwrap_or(i64::MAX));
-    ranges.count("background", "instantExitZeroTimeCycles", cycles, 0, MOST_CYCLES);
+    ranges.count("background", "instantExitZeroTimeCycles", cycles, 0, MAX_CYCLES);
     ranges.duration("networking", "requestTimeout", networking.request_timeout, TENTH);
     ranges.duration("networking", "connectTimeout", networking.connect_timeout, TENTH);
     ranges.durations("networking", "errorBackoffs", &networking.error_backoffs);
@@ -57,10 +57,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const TENTH: Duration = Duration::from_millis(100);
 
 /// More workers than a process can have tasks and connections for.
-const MOST_WORKERS: i64 = 1_000_000;
+const MAX_WORKERS: i64 = 1_000_000;
 
 /// More turns of the scheduler than any exit takes.
-const MOST_CYCLES: i64 = 1_000_000;
+const MAX_CYCLES: i64 = 1_000_000;
 
 #[derive(Default)]
 struct Ranges {
@@ -81,8 +81,8 @@ impl Ranges {
     }
 
     fn one(&mut self, section: &'static str, key: &'static str, index: Option<usize>, (value, least): (Duration, Duration)) {
-        if !(least..=LONGEST).contains(&value) {
-            let range = format!("from {} to {}", shown(least), shown(LONGEST));
+        if !(least..=MAX_DURATION).contains(&value) {
+            let range = format!("from {} to {}", shown(least), shown(MAX_DURATION));
             self.found.push(OutOfRange { section, key, index, range, value: shown(value) });
         }
     }
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn settings_beyond_their_ranges_are_told_with_the_range() {
+    fn settings_outside_of_their_ranges_are_reported_with_the_range() {
         let mut settings = Settings::default();
         settings.queueing.worker_limit = Some(usize::MAX);
         settings.queueing.error_delays = vec![SECOND, Duration::MAX];
         settings.watching.inactivity_timeout = Duration::from_nanos(1);
         settings.networking.request_timeout = Some(Duration::ZERO);
         settings.background.cancellation_polling = Duration::from_millis(99);
-        let told: Vec<String> = check(&settings).iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = check(&settings).iter().map(ToString::to_string).collect();
         let expected = [
             "`settings.watching.inactivityTimeout` must be from 1s to 36500d, not 1ns",
             "`settings.queueing.workerLimit` must be from 1 to 1000000, not 9223372036854775807",
@@ -131,7 +131,7 @@ mod tests {
             "`settings.background.cancellationPolling` must be from 100ms to 36500d, not 99ms",
             "`settings.networking.requestTimeout` must be from 100ms to 36500d, not 0s",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(messages, expected);
         assert_eq!(check(&settings)[2].index, Some(1));
     }
 }

@@ -12,11 +12,11 @@ use crate::kit::duration::{self, ParseError};
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
 use super::suggest::{nearest, one_of};
-use super::tree::{Entry, Kind, MERGE, Mistake, Node, Spot, Text};
+use super::tree::{Entry, Kind, MERGE, Mistake, Node, SourceSpan, Text};
 use super::values;
 
 /// Limit of diagnostics for one file: more are not readable, and a hostile file must not fill the memory.
-const MOST_DIAGNOSTICS: usize = 1_000;
+const MAX_DIAGNOSTICS: usize = 1_000;
 
 /// A file and its diagnostics so far.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Item<'a> {
     /// The path in the YAML.
     pub path: String,
     /// The position of its key; in a list, of the value.
-    pub key: Spot,
+    pub key: SourceSpan,
 }
 
 /// The entries of a mapping with a fixed set of keys.
@@ -55,7 +55,7 @@ impl<'a> Item<'a> {
     }
 
     /// Returns the position of the value, or of its key if the value is empty.
-    pub fn spot(&self) -> Spot {
+    pub fn spot(&self) -> SourceSpan {
         if self.node.is_null() { self.key } else { self.node.spot }
     }
 
@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// Adds a diagnostic with a position.
-    pub fn tell(&self, severity: Severity, spot: Spot, path: &str, message: String, hint: Option<String>) {
+    pub fn report(&self, severity: Severity, spot: SourceSpan, path: &str, message: String, hint: Option<String>) {
         if self.is_full() {
             return;
         }
@@ -139,32 +139,32 @@ impl Reader {
     }
 
     fn is_full(&self) -> bool {
-        self.found.borrow().len() >= MOST_DIAGNOSTICS
+        self.found.borrow().len() >= MAX_DIAGNOSTICS
     }
 
     /// Adds a YAML error.
     pub fn take(&self, mistake: Mistake) {
-        self.tell(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
+        self.report(Severity::Error, mistake.spot, mistake.path.as_deref().unwrap_or_default(), mistake.message, mistake.hint);
     }
 
     /// Adds an error about a value, with a hint.
     pub fn error_with(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Error, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds an error about a key, with a hint.
     pub fn key_error(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Error, item.key, &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds a warning about a value.
     pub fn warn(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Warning, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds a hint about a value.
     pub fn hint(&self, item: &Item<'_>, message: impl Into<String>, hint: impl Into<String>) {
-        self.tell(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
+        self.report(Severity::Hint, item.spot(), &item.path, message.into(), Some(hint.into()));
     }
 
     /// Adds an error about a value of a wrong type.
@@ -192,7 +192,7 @@ impl Reader {
                 Kind::List(_) => "write its keys directly, without `- ` and `[…]`",
                 _ => "write keys with values: `key: value`",
             };
-            self.tell(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
+            self.report(Severity::Error, item.spot(), &item.path, message, Some(hint.to_owned()));
             return None;
         };
         // An existing key was not meant by an unknown one.
@@ -214,9 +214,9 @@ impl Reader {
                 continue;
             }
             let hint = match nearest(&entry.key, free.iter().copied()) {
-                Some(meant) => {
-                    misspelt.extend(known.iter().copied().filter(|known| *known == meant));
-                    format!("did you mean `{meant}`?")
+                Some(suggestion) => {
+                    misspelt.extend(known.iter().copied().filter(|known| *known == suggestion));
+                    format!("did you mean `{suggestion}`?")
                 }
                 None => format!("known are {}", one_of(known).replace(" or ", " and ")),
             };
@@ -231,7 +231,13 @@ impl Reader {
         if found.is_none() && !fields.misspelt.contains(&key) {
             let message = format!("{} needs `{key}`", fields.noun);
             let spot = fields.raw(key).map_or(fields.item.spot(), |null| null.key);
-            self.tell(Severity::Error, Spot { length: spot.length.min(1), ..spot }, &fields.item.path, message, Some(hint.to_owned()));
+            self.report(
+                Severity::Error,
+                SourceSpan { length: spot.length.min(1), ..spot },
+                &fields.item.path,
+                message,
+                Some(hint.to_owned()),
+            );
         }
         found
     }
@@ -281,8 +287,8 @@ impl Reader {
             Kind::Text(text)
                 if !text.is_quoted && matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y" | "no" | "off" | "n") =>
             {
-                let meant = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
-                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{meant}`", text.value));
+                let suggestion = matches!(text.value.to_lowercase().as_str(), "yes" | "on" | "y");
+                self.mistyped(item, "`true` or `false`", format!("in YAML 1.2 `{}` is a string: write `{suggestion}`", text.value));
                 None
             }
             _ => {
@@ -356,7 +362,7 @@ impl Reader {
                 return None;
             }
         };
-        let in_range = |duration: Duration| if duration <= values::LONGEST { Ok(duration) } else { Err(ParseError::TooLong) };
+        let in_range = |duration: Duration| if duration <= values::MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
         match parsed.and_then(in_range) {
             Ok(duration) => Some(duration),
             Err(error) => {
@@ -420,7 +426,7 @@ impl Reader {
         let found = known.iter().copied().find(|word| word == text);
         if found.is_none() {
             let hint = nearest(text, known.iter().copied())
-                .map_or_else(|| format!("write {}", one_of(known)), |meant| format!("did you mean `{meant}`?"));
+                .map_or_else(|| format!("write {}", one_of(known)), |suggestion| format!("did you mean `{suggestion}`?"));
             self.error_with(item, format!("unknown value `{text}` of `{}`", item.name()), hint);
         }
         found

@@ -24,9 +24,9 @@ pub(super) fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnosti
     for problem in load::check(&declaration) {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
-            let spot = super::tree::Spot { line: problem.line, column: problem.column, length: problem.length };
+            let spot = super::tree::SourceSpan { line: problem.line, column: problem.column, length: problem.length };
             let path = path_at(root, problem.line, problem.column);
-            builder.reader.tell(severity, spot, &path, problem.message, problem.hint);
+            builder.reader.report(severity, spot, &path, problem.message, problem.hint);
         } else {
             found.push(texts.diagnostic(problem, severity));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 
 /// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the largest.
-pub const LARGEST_FILE: u64 = 8 << 20;
+pub const MAX_FILE: u64 = 8 << 20;
 
 /// One text file.
 #[derive(Debug, Clone)]
@@ -36,8 +36,8 @@ impl Source {
         let fail =
             |message: String, hint: Option<&str>| Box::new(Diagnostic::of_file(Severity::Error, path, message, hint.map(str::to_owned)));
         let bytes = read_bounded(path).map_err(|error| fail(format!("cannot read the file: {}", reason(&error)), Some(way_out(&error))))?;
-        if bytes.len() as u64 > LARGEST_FILE {
-            return Err(fail(format!("the file is larger than {} MiB", LARGEST_FILE >> 20), Some("split it into several files")));
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(fail(format!("the file is larger than {} MiB", MAX_FILE >> 20), Some("split it into several files")));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Self::new(path, &text)),
@@ -93,8 +93,8 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     if metadata.is_dir() {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
-    let mut bytes = Vec::with_capacity(metadata.len().min(LARGEST_FILE + 1) as usize);
-    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    let mut bytes = Vec::with_capacity(metadata.len().min(MAX_FILE + 1) as usize);
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

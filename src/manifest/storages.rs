@@ -12,7 +12,7 @@ use super::reader::{Fields, Item, Reader};
 use super::tree::Kind;
 
 /// Longer prefixes leave no room for a name in kopf's storage keys.
-const LONGEST_PREFIX: usize = 189;
+const MAX_PREFIX: usize = 189;
 
 static DOMAIN: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$").expect("the pattern is valid"));
@@ -140,10 +140,10 @@ fn prefix(reader: &Reader, item: &Item<'_>) -> Option<String> {
         reader.error_with(item, format!("`{text}` cannot be the prefix of annotations"), format!("write a domain, such as `{PREFIX}`"));
         return None;
     }
-    if text.len() > LONGEST_PREFIX {
+    if text.len() > MAX_PREFIX {
         reader.warn(
             item,
-            format!("the prefix is longer than {LONGEST_PREFIX} characters"),
+            format!("the prefix is longer than {MAX_PREFIX} characters"),
             "ids of handlers may be cut to fit into annotations",
         );
     }

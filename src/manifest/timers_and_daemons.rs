@@ -17,10 +17,10 @@ use super::reader::{Fields, Item};
 use super::tree::Kind;
 
 /// The minimum interval of a timer, unless it is zero.
-const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The minimum interval of checks on a stopping daemon.
-const LEAST_POLLING: Duration = Duration::from_millis(100);
+const MIN_POLLING: Duration = Duration::from_millis(100);
 
 impl OperatorBuilder<'_> {
     /// Reads one item of `timers`.
@@ -55,7 +55,7 @@ impl OperatorBuilder<'_> {
         let backoff = duration("cancellationBackoff");
         let (timeout, polling) = (duration("cancellationTimeout"), duration("cancellationPolling"));
         if let (Some(polling), Some(item)) = (polling, fields.get("cancellationPolling"))
-            && polling < LEAST_POLLING
+            && polling < MIN_POLLING
         {
             reader.error_with(&item, "`cancellationPolling` must be from 100ms to 36500d", "leave it out for the default");
         }
@@ -138,7 +138,7 @@ impl OperatorBuilder<'_> {
         let pause = interval.as_ref().and_then(|item| reader.duration(item));
         if let (Some(pause), Some(item)) = (pause, &interval)
             && !pause.is_zero()
-            && pause < LEAST_INTERVAL
+            && pause < MIN_INTERVAL
         {
             reader.error_with(item, "`interval` must be from 1ms to 36500d, or 0", "write 0 for no pause after a call");
         }

@@ -8,22 +8,22 @@ use std::sync::LazyLock;
 use serde_json::{Number, Value};
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, Span, options as parser_options};
 
-pub use crate::kit::source::Spot;
+pub use crate::kit::source::SourceSpan;
 
 use super::source::Source;
 
 /// The deepest nesting of lists and mappings. Kubernetes' own objects stay below 30.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 /// Limit of values in one file, including values repeated by aliases: enough for the largest CRDs.
-const MOST_NODES: usize = 400_000;
+const MAX_NODES: usize = 400_000;
 /// Limit of bytes of all texts in one file, including texts repeated by aliases.
-const MOST_TEXT: usize = 32 << 20;
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// A value with its position.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// Its position.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// What it is.
     pub kind: Kind,
 }
@@ -53,7 +53,7 @@ pub struct Text {
     /// Whether it is quoted.
     pub is_quoted: bool,
     /// The position of its first character, after quotes and block indicators.
-    pub start: Spot,
+    pub start: SourceSpan,
 }
 
 /// One entry of a mapping.
@@ -62,7 +62,7 @@ pub struct Entry {
     /// The key.
     pub key: String,
     /// The position of the key.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// The value.
     pub value: Node,
 }
@@ -80,7 +80,7 @@ pub struct Document {
 #[derive(Debug, Clone)]
 pub struct Mistake {
     /// Where.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Its path.
     pub path: Option<String>,
     /// What it is.
@@ -158,7 +158,7 @@ pub const MERGE: &str = "<<";
 /// # Errors
 /// If the text is not YAML, or exceeds the limits.
 pub fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
-    let options = parser_options! { flow_nesting_limit: DEEPEST, block_nesting_limit: DEEPEST, emit_comments: false };
+    let options = parser_options! { flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH, emit_comments: false };
     let mut builder = Builder {
         events: Parser::new_from_str_with_options(&source.text, options),
         source,
@@ -206,9 +206,9 @@ impl<'a> Builder<'a> {
     }
 
     fn broken(&self, at: Marker, words: &str) -> Mistake {
-        let spot = Spot { line: at.line().max(1), column: at.col() + 1, length: 1 };
+        let spot = SourceSpan { line: at.line().max(1), column: at.col() + 1, length: 1 };
         if words.contains("nesting") || words.contains("recursion") {
-            return Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None };
+            return Mistake { spot, path: None, message: format!("nested deeper than {MAX_DEPTH} levels"), hint: None };
         }
         let has_tab = self.source.line(spot.line).is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'));
         let hint = match words {
@@ -220,19 +220,19 @@ impl<'a> Builder<'a> {
         Mistake { spot, path: None, message: format!("not valid YAML: {words}"), hint: Some(hint.to_owned()) }
     }
 
-    fn mistake(&mut self, spot: Spot, message: String, hint: Option<&str>) {
+    fn mistake(&mut self, spot: SourceSpan, message: String, hint: Option<&str>) {
         let path = (!self.path.is_empty()).then(|| join(&self.path));
         self.mistakes.push(Mistake { spot, path, message, hint: hint.map(str::to_owned) });
     }
 
-    fn charge(&mut self, weight: Weight, spot: Spot) -> Result<(), Mistake> {
+    fn charge(&mut self, weight: Weight, spot: SourceSpan) -> Result<(), Mistake> {
         self.nodes += weight.nodes;
         self.text += weight.text;
-        if self.nodes > MOST_NODES || self.text > MOST_TEXT {
-            let message = if self.nodes > MOST_NODES {
-                format!("more than {MOST_NODES} values in one file, those repeated by aliases included")
+        if self.nodes > MAX_NODES || self.text > MAX_TEXT_BYTES {
+            let message = if self.nodes > MAX_NODES {
+                format!("more than {MAX_NODES} values in one file, those repeated by aliases included")
             } else {
-                format!("more than {} MiB of text in one file, that repeated by aliases included", MOST_TEXT >> 20)
+                format!("more than {} MiB of text in one file, that repeated by aliases included", MAX_TEXT_BYTES >> 20)
             };
             return Err(Mistake { spot, path: None, message, hint: Some("split the file, or use fewer aliases".to_owned()) });
         }
@@ -248,7 +248,7 @@ impl<'a> Builder<'a> {
             _ => (0, false),
         };
         if tag {
-            let at = span.tag_start.map_or(spot, |mark| Spot { line: mark.line(), column: mark.col() + 1, length: 1 });
+            let at = span.tag_start.map_or(spot, |mark| SourceSpan { line: mark.line(), column: mark.col() + 1, length: 1 });
             self.mistake(
                 at,
                 "tags are not allowed in a manifest".to_owned(),
@@ -293,15 +293,15 @@ impl<'a> Builder<'a> {
         Ok(node)
     }
 
-    fn deeper(&mut self, step: String, spot: Spot) -> Result<(), Mistake> {
+    fn deeper(&mut self, step: String, spot: SourceSpan) -> Result<(), Mistake> {
         self.path.push(step);
-        if self.path.len() > DEEPEST {
-            return Err(Mistake { spot, path: None, message: format!("nested deeper than {DEEPEST} levels"), hint: None });
+        if self.path.len() > MAX_DEPTH {
+            return Err(Mistake { spot, path: None, message: format!("nested deeper than {MAX_DEPTH} levels"), hint: None });
         }
         Ok(())
     }
 
-    fn list(&mut self, spot: Spot) -> Result<Kind, Mistake> {
+    fn list(&mut self, spot: SourceSpan) -> Result<Kind, Mistake> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -315,7 +315,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn map(&mut self, spot: Spot) -> Result<Kind, Mistake> {
+    fn map(&mut self, spot: SourceSpan) -> Result<Kind, Mistake> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
         loop {
@@ -359,7 +359,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn scalar(&mut self, value: &str, style: ScalarStyle, spot: Spot) -> Kind {
+    fn scalar(&mut self, value: &str, style: ScalarStyle, spot: SourceSpan) -> Kind {
         let text = |is_quoted, start| Kind::Text(Text { value: value.to_owned(), is_quoted, start });
         match style {
             ScalarStyle::Plain => match plain(value) {
@@ -373,19 +373,19 @@ impl<'a> Builder<'a> {
                 }
             },
             ScalarStyle::Literal | ScalarStyle::Folded => text(true, self.block_start(spot)),
-            _ => text(true, Spot { column: spot.column + 1, length: spot.length.saturating_sub(2), ..spot }),
+            _ => text(true, SourceSpan { column: spot.column + 1, length: spot.length.saturating_sub(2), ..spot }),
         }
     }
 
     /// The first line with content after the indicator, at its indentation.
-    fn block_start(&self, spot: Spot) -> Spot {
+    fn block_start(&self, spot: SourceSpan) -> SourceSpan {
         let is_indicator = |line: &str| line.chars().nth(spot.column - 1).is_some_and(|c| matches!(c, '|' | '>'));
         let from = if self.source.line(spot.line).is_some_and(is_indicator) { spot.line + 1 } else { spot.line };
         let mut number = from;
         while let Some(line) = self.source.line(number) {
             let indent = line.chars().take_while(|c| *c == ' ').count();
             if !line.trim().is_empty() {
-                return Spot { line: from, column: indent + 1, length: line.trim().chars().count() };
+                return SourceSpan { line: from, column: indent + 1, length: line.trim().chars().count() };
             }
             number += 1;
         }
@@ -439,14 +439,14 @@ fn may_be_number(text: &str) -> bool {
     text.len() <= 64 && text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) && NUMBER.is_match(text)
 }
 
-fn spot_of(span: &Span, source: &Source) -> Spot {
+fn spot_of(span: &Span, source: &Source) -> SourceSpan {
     let (line, column) = (span.start.line().max(1), span.start.col() + 1);
     let length = if span.end.line() == line {
         span.end.col().saturating_sub(span.start.col())
     } else {
         source.line(line).map_or(0, |text| text.trim_end().chars().count().saturating_sub(span.start.col()))
     };
-    Spot { line, column, length: length.max(1) }
+    SourceSpan { line, column, length: length.max(1) }
 }
 
 fn join(path: &[String]) -> String {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_content() {
+    fn positions_are_those_of_the_content() {
         let root = tree("run: |\n  let x = 1;\n  return x;\nwhen: 'a > 1'\nkey: value\n");
         let start = |key: &str| {
             let Kind::Text(text) = &root.get(key).unwrap().kind else { panic!() };

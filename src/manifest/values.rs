@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest duration: a hundred years. Moments beyond the year 9999 cannot be written.
-pub(super) const LONGEST: Duration = Duration::from_hours(36_500 * 24);
+pub(super) const MAX_DURATION: Duration = Duration::from_hours(36_500 * 24);
 
 /// Returns the bytes of a size such as `64Mi` or `1G`.
 pub(super) fn size(text: &str) -> Option<u64> {

@@ -16,7 +16,7 @@ use super::suggest::{nearest, one_of};
 use super::tree::Kind;
 
 /// The longest time that an API server waits for a webhook.
-const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+const MAX_ANSWER: Duration = Duration::from_secs(30);
 
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "connect"];
 const ON: [&str; 3] = ["validate", "mutate", "convert"];
@@ -61,7 +61,7 @@ impl OperatorBuilder<'_> {
 
     fn conversion(&mut self, fields: &Fields<'_>, block: &Block<'_>) {
         let script = self.script(fields, &block.script);
-        let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(LONGEST_ANSWER) };
+        let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(MAX_ANSWER) };
         let Some(bound) = self.bind(fields, &request) else { return };
         self.register_webhook("convert", fields, &bound.id, bound.spot.line);
         let concern = Concern { selectors: block.selectors.clone(), ..Concern::default() };
@@ -80,7 +80,7 @@ impl OperatorBuilder<'_> {
         if let Some(item) = fields.get("operations").filter(|item| item.items().is_some_and(|items| items.is_empty())) {
             reader.error_with(&item, "`operations` is empty", "leave it out for all operations");
         }
-        let timeout = fields.get("timeout").and_then(|item| self.whole_seconds(&item)).unwrap_or(LONGEST_ANSWER);
+        let timeout = fields.get("timeout").and_then(|item| self.whole_seconds(&item)).unwrap_or(MAX_ANSWER);
         let side_effects = fields.get("sideEffects").and_then(|item| self.side_effects(&item)).unwrap_or_default();
         let conditions = reader.list_of(fields, "matchConditions").iter().filter_map(|item| self.condition(item)).collect();
         let subresource = reader.string(fields, "subresource");
@@ -123,14 +123,14 @@ impl OperatorBuilder<'_> {
             return Some(text.to_uppercase());
         }
         let hint = nearest(&lower, OPERATIONS)
-            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |meant| format!("did you mean `{meant}`?"));
+            .map_or_else(|| format!("known are {}", OPERATIONS.join(", ")), |suggestion| format!("did you mean `{suggestion}`?"));
         self.reader.error_with(item, format!("unknown operation `{text}`"), hint);
         None
     }
 
     fn whole_seconds(&self, item: &Item<'_>) -> Option<Duration> {
         let duration = self.reader.duration(item)?;
-        if (Duration::from_secs(1)..=LONGEST_ANSWER).contains(&duration) && duration.subsec_nanos() == 0 {
+        if (Duration::from_secs(1)..=MAX_ANSWER).contains(&duration) && duration.subsec_nanos() == 0 {
             return Some(duration);
         }
         self.reader.error_with(item, "the `timeout` of a webhook must be 1 to 30 whole seconds", "write such as `10s`");

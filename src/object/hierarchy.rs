@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn values_that_are_not_objects_are_errors() {
         let refused = |objects| label(objects, &Map::new(), false, &Nested(vec![dotted("spec.template")])).unwrap_err().to_string();
         assert_eq!(refused(json!("text")), "an object must be a mapping, not a text");
         assert_eq!(refused(json!({"metadata": 1})), "metadata of an object must be a mapping, not a number");

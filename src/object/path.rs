@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_on_the_way_is_an_error() {
+    fn a_scalar_in_the_middle_of_a_path_is_an_error() {
         let Value::Object(mut map) = json!({"a": 1}) else { unreachable!() };
         assert!(ensure(&mut map, &["a".into(), "b".into()], json!(2)).is_err());
     }

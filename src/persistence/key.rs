@@ -53,11 +53,11 @@ pub fn v2(prefix: &str, id: &str) -> String {
 /// Returns the older form: the limit includes the prefix, and the hash is that of the escaped id.
 pub fn v1(prefix: &str, id: &str) -> String {
     let safe = safe(id);
-    let room = MAX_NAME as isize - prefix.chars().count() as isize - 1;
-    if safe.chars().count() as isize <= room {
+    let available = MAX_NAME as isize - prefix.chars().count() as isize - 1;
+    if safe.chars().count() as isize <= available {
         return format!("{prefix}/{safe}");
     }
-    format!("{prefix}/{}{}", cut(&safe, room - SUFFIX as isize), suffix(&safe))
+    format!("{prefix}/{}{}", cut(&safe, available - SUFFIX as isize), suffix(&safe))
 }
 
 fn safe(id: &str) -> String {

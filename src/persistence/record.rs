@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_other_hands_are_told_from_own_ones() {
+    fn foreign_records_are_distinguished_from_own_ones() {
         let own = r#"{"started":"2020-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,"success":false,"failure":false}"#;
         assert!(exact(own));
         assert!(exact(&own.replace('}', r#","message":null}"#)), "nulls are as good as nothing");

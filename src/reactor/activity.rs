@@ -15,10 +15,10 @@ use super::events::{EngineEvent, EventSink};
 use super::pending::{PendingHandlers, named};
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
-const CALM: Duration = Duration::from_millis(300);
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
 
 /// Characters of a value that are shown.
-const SHOWN: usize = 80;
+const MAX_SHOWN: usize = 80;
 
 /// A handler that has failed permanently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct ActivityMonitor {
     /// Observers that have begun to watch.
     observers: AtomicUsize,
     /// Pending discovery scans.
-    looks: AtomicUsize,
+    pending_scans: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
     /// Watches that have not completed their first list.
@@ -70,9 +70,9 @@ impl std::fmt::Display for Broken {
 
 impl std::fmt::Debug for ActivityMonitor {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { observers, looks, workers, unlisted, failures, unserved, .. } = self;
+        let Self { observers, pending_scans, workers, unlisted, failures, unserved, .. } = self;
         let mut all = formatter.debug_struct("ActivityMonitor");
-        all.field("observers", observers).field("looks", looks).field("workers", workers).field("unlisted", unlisted);
+        all.field("observers", observers).field("pending_scans", pending_scans).field("workers", workers).field("unlisted", unlisted);
         all.field("failures", failures).field("unserved", unserved).finish_non_exhaustive()
     }
 }
@@ -85,10 +85,10 @@ impl ActivityMonitor {
     }
 
     /// Replaces an operator's number of pending discovery scans. Returns the new number.
-    pub fn looks(&self, before: usize, now: usize) -> usize {
+    pub fn pending_scans(&self, before: usize, now: usize) -> usize {
         if before != now {
-            self.looks.fetch_add(now, Ordering::SeqCst);
-            self.looks.fetch_sub(before, Ordering::SeqCst);
+            self.pending_scans.fetch_add(now, Ordering::SeqCst);
+            self.pending_scans.fetch_sub(before, Ordering::SeqCst);
             self.changed.notify_waiters();
         }
         now
@@ -157,7 +157,7 @@ impl ActivityMonitor {
     pub async fn ready(&self, operators: usize) {
         while !self.is_ready(operators) {
             // The timeout covers a change between the check and the wait.
-            let _ = tokio::time::timeout(CALM, self.changed()).await;
+            let _ = tokio::time::timeout(QUIET_PERIOD, self.changed()).await;
         }
     }
 
@@ -181,21 +181,21 @@ impl ActivityMonitor {
     pub async fn settled(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.is_calm() {
-                tokio::time::sleep(CALM).await;
-                if self.is_calm() {
+            if self.is_quiet() {
+                tokio::time::sleep(QUIET_PERIOD).await;
+                if self.is_quiet() {
                     return;
                 }
             } else {
                 // The timeout covers a change between the check and the wait.
-                let _ = tokio::time::timeout(CALM, changed).await;
+                let _ = tokio::time::timeout(QUIET_PERIOD, changed).await;
             }
         }
     }
 
     /// Tells whether nothing is running or pending.
-    pub fn is_calm(&self) -> bool {
-        [&self.workers, &self.unlisted, &self.looks].iter().all(|count| count.load(Ordering::SeqCst) == 0)
+    pub fn is_quiet(&self) -> bool {
+        [&self.workers, &self.unlisted, &self.pending_scans].iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 }
 
@@ -220,7 +220,7 @@ impl EventSink for ActivityMonitor {
 /// Returns a value in one line, cut if it is long.
 pub fn shown(value: &Value) -> String {
     let text = value.to_string();
-    if text.chars().count() <= SHOWN { text } else { format!("{}…", text.chars().take(SHOWN).collect::<String>()) }
+    if text.chars().count() <= MAX_SHOWN { text } else { format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>()) }
 }
 
 #[cfg(test)]
@@ -245,14 +245,14 @@ mod tests {
         let body = Body::from(json!({"kind": "Backup", "metadata": {"namespace": "default", "name": "x"}}));
         monitor.cycled("1", &body, Some("no such function\n  --> a.rhai:1:1"));
         monitor.cycled("2", &body, None);
-        let told: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["the last cycle of Backup default/x has failed: no such function"]);
+        let messages: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
+        assert_eq!(messages, ["the last cycle of Backup default/x has failed: no such function"]);
         monitor.cycled("1", &body, None);
         assert!(monitor.broken().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn everything_is_settled_when_no_worker_and_no_list_is_left() {
+    async fn the_operator_is_settled_without_workers_and_pending_lists() {
         let monitor = ActivityMonitor::default();
         monitor.watch_began();
         monitor.worker_began();
@@ -301,12 +301,12 @@ mod tests {
     #[test]
     fn looks_to_come_are_counted_over_all_operators() {
         let monitor = ActivityMonitor::default();
-        assert_eq!((monitor.looks(0, 3), monitor.looks(0, 1)), (3, 1));
-        assert!(!monitor.is_calm());
-        assert_eq!((monitor.looks(3, 0), monitor.looks(1, 1)), (0, 1));
-        assert!(!monitor.is_calm(), "the other operator has one before it");
-        monitor.looks(1, 0);
-        assert!(monitor.is_calm());
+        assert_eq!((monitor.pending_scans(0, 3), monitor.pending_scans(0, 1)), (3, 1));
+        assert!(!monitor.is_quiet());
+        assert_eq!((monitor.pending_scans(3, 0), monitor.pending_scans(1, 1)), (0, 1));
+        assert!(!monitor.is_quiet(), "the other operator has one before it");
+        monitor.pending_scans(1, 0);
+        assert!(monitor.is_quiet());
     }
 
     #[test]

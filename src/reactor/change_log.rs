@@ -16,7 +16,7 @@ use super::changes::{ANNOTATIONS, Form, lines};
 use super::events::{EngineEvent, EventSink};
 
 /// Lines shown of one change, unless debug lines are shown.
-const MOST_LINES: usize = 12;
+const MAX_LINES: usize = 12;
 
 /// The annotation of `kubectl apply`: the applied object as text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -27,12 +27,12 @@ pub struct ChangeLog {
     /// The prefix of the operator's own annotations, without the slash.
     prefix: String,
     /// The logged objects, by unique id.
-    sights: Mutex<HashMap<String, Sight>>,
+    last_seen: Mutex<HashMap<String, LastSeen>>,
 }
 
 /// The last seen state of an object, with the operator's later writes.
 #[derive(Debug)]
-struct Sight {
+struct LastSeen {
     body: Body,
     own: Vec<(Vec<String>, Value)>,
     /// The version that includes all writes; `None` until it is known.
@@ -51,17 +51,17 @@ pub enum Write {
 impl ChangeLog {
     /// Returns the change log of an operator with this annotation prefix.
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), sights: Mutex::default() }
+        Self { prefix: prefix.to_owned(), last_seen: Mutex::default() }
     }
 
     /// Logs an event, with the changes of other clients. The operator's own writes were logged before.
     pub fn report_event(&self, event_kind: EventKind, body: &Body) {
         let uid = body.uid().unwrap_or_default().to_owned();
         let before = {
-            let mut sights = self.sights.lock();
-            let before = sights.remove(&uid);
+            let mut last_seen = self.last_seen.lock();
+            let before = last_seen.remove(&uid);
             if event_kind != EventKind::Deleted {
-                sights.insert(uid, Sight::after(before.as_ref(), body));
+                last_seen.insert(uid, LastSeen::after(before.as_ref(), body));
             }
             before
         };
@@ -74,74 +74,74 @@ impl ChangeLog {
             (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
             (_, Some(_)) => "has changed",
         };
-        let told = before.map(|before| self.foreign(&before, body)).unwrap_or_default();
-        if what == "has changed" && told.is_empty() {
+        let reported = before.map(|before| self.foreign(&before, body)).unwrap_or_default();
+        if what == "has changed" && reported.is_empty() {
             debug!(target: "kopfd::objects", "┌ The {kind} shows what was written, at version {version}.");
             return;
         }
         info!(target: "kopfd::objects", "┌ The {kind} {what}, at version {version}.");
-        tell(&told, "│ ");
+        log_lines(&reported, "│ ");
     }
 
     /// Logs a patch as a difference.
-    pub fn tell_patch(&self, body: &Body, patch: &Patch) {
-        tell(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
-        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
-            collect(&patch.merge, &mut Vec::new(), &mut sight.own);
+    pub fn report_patch(&self, body: &Body, patch: &Patch) {
+        log_lines(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
+        if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
+            collect(&patch.merge, &mut Vec::new(), &mut state.own);
             let is_finalizers = |one: &Transform| matches!(one, Transform::AddFinalizer(_) | Transform::RemoveFinalizer(_));
             if patch.transforms.iter().any(is_finalizers) {
-                sight.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
+                state.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
             }
-            sight.complete_at = None;
+            state.complete_at = None;
         }
     }
 
     /// Records the version that includes the operator's write.
     pub fn patched(&self, body: &Body, version: Option<&str>) {
-        if let Some(sight) = self.sights.lock().get_mut(body.uid().unwrap_or_default()) {
-            sight.complete_at = version.and_then(number);
+        if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
+            state.complete_at = version.and_then(number);
         }
     }
 
     /// Logs the write of a script to any object.
-    pub fn tell_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
-        let mut told = Vec::new();
+    pub fn report_write(&self, write: Write, object: &str, before: Option<&Value>, after: Option<&Value>) {
+        let mut reported = Vec::new();
         let line = match (write, before, after) {
             (Write::Stored, None, _) => format!("+ {object} created"),
             (Write::Stored, Some(before), after) => {
                 let items = diff::diff(before, after.unwrap_or(&Value::Null), Scope::Full);
                 let parts: Vec<Item> = items.iter().flat_map(leaves).collect();
-                told = self.lines(&parts);
-                if told.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
+                reported = self.lines(&parts);
+                if reported.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
             }
             (Write::Deleted, None, _) => format!("= {object} was not there"),
             (Write::Deleted, Some(_), None) => format!("- {object} deleted"),
             (Write::Deleted, Some(_), Some(_)) => format!("- {object} is to be deleted"),
         };
-        tell(&[line], "│ ");
-        tell(&told, "│   ");
+        log_lines(&[line], "│ ");
+        log_lines(&reported, "│   ");
         if let (Some(before), Some(after)) = (before, after) {
             self.note(before, after);
         }
     }
 
     /// Logs a failed write of a script.
-    pub fn tell_failure(&self, object: &str, error: &str) {
+    pub fn report_failure(&self, object: &str, error: &str) {
         info!(target: "kopfd::objects", "│ ! {object}: {error}");
     }
 
     /// Includes the write of a script in the known state of the object, so that its event is not logged as a change.
     fn note(&self, before: &Value, after: &Value) {
         let text = |pointer: &str| after.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        if let Some(sight) = self.sights.lock().get_mut(text("/metadata/uid")) {
+        if let Some(state) = self.last_seen.lock().get_mut(text("/metadata/uid")) {
             let items = diff::diff(before, after, Scope::Full);
-            sight.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
-            sight.complete_at = number(text("/metadata/resourceVersion"));
+            state.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
+            state.complete_at = number(text("/metadata/resourceVersion"));
         }
     }
 
     /// Returns the changes of other clients.
-    fn foreign(&self, before: &Sight, body: &Body) -> Vec<String> {
+    fn foreign(&self, before: &LastSeen, body: &Body) -> Vec<String> {
         let mut found = Vec::new();
         for item in diff::diff(&before.body, body, Scope::Full) {
             let parts = leaves(&item);
@@ -164,7 +164,7 @@ impl EventSink for ChangeLog {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
             EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
-            EngineEvent::PatchPrepared { body, patch } => self.tell_patch(body, patch),
+            EngineEvent::PatchPrepared { body, patch } => self.report_patch(body, patch),
             EngineEvent::PatchSent { body, version } => self.patched(body, *version),
             _ => {}
         }
@@ -175,7 +175,7 @@ impl EventSink for ChangeLog {
     }
 }
 
-impl Sight {
+impl LastSeen {
     /// Returns the known state after an event. Writes are kept until the object includes all of them.
     fn after(before: Option<&Self>, body: &Body) -> Self {
         let complete_at = before.and_then(|before| before.complete_at);
@@ -223,9 +223,9 @@ fn kind(body: &Body) -> &str {
 }
 
 /// Logs the lines of a change. The operator's own annotations are debug lines.
-fn tell(told: &[String], before: &str) {
-    let (own, others): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| line.starts_with(ANNOTATIONS));
-    let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MOST_LINES };
+fn log_lines(reported: &[String], before: &str) {
+    let (own, others): (Vec<&String>, Vec<&String>) = reported.iter().partition(|line| line.starts_with(ANNOTATIONS));
+    let most = if tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG) { usize::MAX } else { MAX_LINES };
     for line in others.iter().take(most) {
         info!(target: "kopfd::objects", "{before}{line}");
     }
@@ -249,9 +249,9 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
         let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
         (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")))
     };
-    let told: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
-    if !told.is_empty() {
-        lines.push(format!("{ANNOTATIONS}{}", told.join("; ")));
+    let reported: Vec<String> = [names("kept", &kept), names("purged", &purged)].into_iter().flatten().collect();
+    if !reported.is_empty() {
+        lines.push(format!("{ANNOTATIONS}{}", reported.join("; ")));
     }
     lines.extend(patch.transforms.iter().map(|transform| match transform {
         Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
@@ -294,7 +294,7 @@ mod tests {
     use tracing::Level;
 
     /// Returns the lines logged by a function.
-    fn told(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
+    fn reported(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&heard);
         let guard = telemetry::listen(Level::INFO, Clock::system(), move |line| ear.lock().push(line.message));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_told_by_what_it_changes() {
+    fn a_patch_is_reported_with_its_changes() {
         let body = Body::from(json!({"metadata": {"annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1, "same": 2}}));
         let mut patch = Patch::default();
         patch.set(&["status", "old"], json!(3)).unwrap();
@@ -329,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn a_change_from_outside_is_told_by_what_is_different() {
-        let lines = told(|log| {
+    fn a_foreign_change_is_reported_with_its_differences() {
+        let lines = reported(|log| {
             log.report_event(EventKind::Listed, &body("1", json!({"spec": {"size": 1}})));
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 2}, "metadata": {"managedFields": []}})));
             log.report_event(EventKind::Modified, &body("3", json!({"spec": {"size": 2}, "metadata": {"deletionTimestamp": "now"}})));
@@ -341,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_has_written_is_no_news() {
+    fn own_writes_are_not_reported_again() {
         let first = body("1", json!({"spec": {"size": 1}}));
         let mut patch = Patch::default();
         patch.set(&["status", "create", "port"], json!(80)).unwrap();
-        let lines = told(|log| {
+        let lines = reported(|log| {
             log.report_event(EventKind::Listed, &first);
-            log.tell_patch(&first, &patch);
+            log.report_patch(&first, &patch);
             log.patched(&first, Some("3"));
             // The first of two requests, then the second, with a change by another client in between.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
@@ -367,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn what_scripts_write_is_told_in_a_line_each() {
+    fn writes_of_scripts_are_reported_in_a_line_each() {
         let (before, after) = (json!({"data": {"a": 1}}), json!({"data": {"a": 2}}));
-        let lines = told(|log| {
-            log.tell_write(Write::Stored, "Pod x", None, Some(&after));
-            log.tell_write(Write::Stored, "Pod x", Some(&before), Some(&after));
-            log.tell_write(Write::Stored, "Pod x", Some(&after), Some(&after));
-            log.tell_write(Write::Deleted, "Pod x", Some(&after), None);
-            log.tell_failure("Pod x", "HTTP 403");
+        let lines = reported(|log| {
+            log.report_write(Write::Stored, "Pod x", None, Some(&after));
+            log.report_write(Write::Stored, "Pod x", Some(&before), Some(&after));
+            log.report_write(Write::Stored, "Pod x", Some(&after), Some(&after));
+            log.report_write(Write::Deleted, "Pod x", Some(&after), None);
+            log.report_failure("Pod x", "HTTP 403");
         });
         let expected = [
             "│ + Pod x created",
@@ -396,7 +396,7 @@ mod tests {
         patch.transforms.push(Transform::AddFinalizer("a/f".to_owned()));
         let events = |log: &ChangeLog| {
             log.report_event(EventKind::Added, &first);
-            log.tell_patch(&first, &patch);
+            log.report_patch(&first, &patch);
             log.patched(&first, Some("3"));
             // Others have written the same value elsewhere, and have removed the rest of a mapping.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1, "ready": true}})));
@@ -419,7 +419,7 @@ mod tests {
             "┌ The Thing has changed, at version 4.",
             "│ ~ metadata.finalizers: [\"a/f\"] -> [\"a/f\",\"b/f\"]",
         ];
-        assert_eq!(told(events), expected);
+        assert_eq!(reported(events), expected);
     }
 
     #[test]
@@ -442,7 +442,7 @@ mod tests {
         let first = body("1", json!({}));
         let mut patch = Patch::default();
         patch.set(&["status"], json!(1)).unwrap();
-        let lines = told(|log| {
+        let lines = reported(|log| {
             assert!(log.wants_states());
             let seen = |log: &ChangeLog, body: &Body| {
                 log.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });

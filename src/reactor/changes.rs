@@ -28,8 +28,8 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String
         (Some(before), Some(after)) => lines(&diff::diff(before, after, Scope::Full), Form { prefixes, print: shown }),
         (None, Some(after)) => {
             let members = after.as_object().into_iter().flatten();
-            let told = members.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
-            told.map(|(key, value)| format!("+ {key}: {}", shown(value))).collect()
+            let parts = members.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
+            parts.map(|(key, value)| format!("+ {key}: {}", shown(value))).collect()
         }
         (Some(_), None) => vec!["- the whole object".to_owned()],
         (None, None) => Vec::new(),
@@ -65,9 +65,9 @@ pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
         }
     }
     let named = |word: &str, names: &[String]| (!names.is_empty()).then(|| format!("{word} {}", names.join(", ")));
-    let told: Vec<String> = [named("kept", &kept), named("purged", &purged)].into_iter().flatten().collect();
-    if !told.is_empty() {
-        lines.push(format!("{ANNOTATIONS}{}", told.join("; ")));
+    let parts: Vec<String> = [named("kept", &kept), named("purged", &purged)].into_iter().flatten().collect();
+    if !parts.is_empty() {
+        lines.push(format!("{ANNOTATIONS}{}", parts.join("; ")));
     }
     lines
 }
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_write_is_told_by_what_it_changes() {
+    fn a_write_is_reported_with_its_changes() {
         let before = json!({"metadata": {"resourceVersion": "1", "annotations": {"kopf.zalando.org/f": "{}"}}, "status": {"old": 1}});
         let after =
             json!({"metadata": {"resourceVersion": "2", "annotations": {"kopf.zalando.org/g": "{}", "x": "y"}}, "status": {"old": 2}});

@@ -166,7 +166,7 @@ impl<W: Effects> Cycle<'_, W> {
                 self.world.events().emit(&EngineEvent::CycleDecided { delays: &state.delays });
             }
             if step == Step::End {
-                self.tell_end(&state);
+                self.log_end(&state);
                 return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent) };
             }
             let handled = state.handled;
@@ -289,13 +289,13 @@ impl<W: Effects> Cycle<'_, W> {
         let selected = self.settled(None, |answers| Ok(select::watching(&self.served.handlers.watching, view, answers)?)).await?;
         for handler in selected {
             let record = Record::fresh(self.world.clock().now(), None);
-            self.tell(&attempt::announce(handler));
+            self.log_message(&attempt::announce(handler));
             let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
             let returned = self.call(attempt, patch).await?;
             patch = returned.patch;
             let now = self.world.clock().now();
             let (outcome, message) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
-            self.tell(&message);
+            self.log_message(&message);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
                 patch.deliver(&handler.id, result);
             }
@@ -331,7 +331,7 @@ impl<W: Effects> Cycle<'_, W> {
         let name = &self.served.storages.finalizer;
         let adjustment = adjust(is_demanded, &self.body, name);
         if let Some(message) = adjustment.message() {
-            self.tell(&Message::debug(message));
+            self.log_message(&Message::debug(message));
         }
         let transform = match adjustment {
             Adjustment::Add => Transform::AddFinalizer(name.clone()),
@@ -349,7 +349,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn release(&self, mut state: State) -> State {
-        self.tell(&Message::debug(finalizer::RELEASE));
+        self.log_message(&Message::debug(finalizer::RELEASE));
         state.patch.transforms.push(Transform::RemoveFinalizer(self.served.storages.finalizer.clone()));
         state
     }
@@ -358,7 +358,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
-            self.tell(&Message::debug(uninteresting(cause.reason)));
+            self.log_message(&Message::debug(uninteresting(cause.reason)));
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -369,30 +369,30 @@ impl<W: Effects> Cycle<'_, W> {
         let situation = plan::Situation { handlers, body: &self.body, cause, records: &*records, lifecycle, now };
         let chance = |bound| self.world.chance(bound);
         let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
-        self.tell_plan(&plan, cause);
+        self.log_plan(&plan, cause);
         let attempts = self.attempt_all(&plan, cause, &records, state.patch).await?;
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
         let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
-        decision.messages.iter().for_each(|message| self.tell(message));
+        decision.messages.iter().for_each(|message| self.log_message(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
 
-    fn tell(&self, message: &Message) {
-        self.world.events().tell(message);
+    fn log_message(&self, message: &Message) {
+        self.world.events().log_message(message);
     }
 
-    fn tell_plan(&self, plan: &Plan<'_>, cause: &Cause) {
-        plan.messages.iter().for_each(|message| self.tell(message));
+    fn log_plan(&self, plan: &Plan<'_>, cause: &Cause) {
+        plan.messages.iter().for_each(|message| self.log_message(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.tell(&Message::debug(format!("{title} is in progress: {}", *self.body)));
+            self.log_message(&Message::debug(format!("{title} is in progress: {}", *self.body)));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
-                self.tell(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
+                self.log_message(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
     }
@@ -404,7 +404,7 @@ impl<W: Effects> Cycle<'_, W> {
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
-            self.tell(&attempt::announce(handler));
+            self.log_message(&attempt::announce(handler));
             let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
@@ -418,7 +418,7 @@ impl<W: Effects> Cycle<'_, W> {
                 outcome.subrefs = returned.subrefs;
                 (outcome, message)
             };
-            self.tell(&message);
+            self.log_message(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.outcomes.push((handler.id.clone(), outcome));
@@ -458,7 +458,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         let returned = self.call_once(handler, call).await;
         if returned.is_cancelled {
-            self.tell(&Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.log_message(&Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(Error::Cancelled);
         }
         Ok(returned)
@@ -478,7 +478,7 @@ impl<W: Effects> Cycle<'_, W> {
         let sent = self.send(&state.patch, state.sent).await?;
         let delay = state.delays.iter().copied().min();
         if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
-            self.tell(&Message::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
+            self.log_message(&Message::debug(format!("Sleeping was skipped because of the patch, {} seconds left.", float(delay))));
         }
         Ok(State { sent, ..state })
     }
@@ -489,17 +489,17 @@ impl<W: Effects> Cycle<'_, W> {
         let applied = self.world.apply(&self.served.resource, body, patch).await?;
         events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
         if applied.is_gone {
-            self.tell(&Message::debug("Patching was skipped: the object does not exist anymore."));
+            self.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));
         }
         if !applied.remaining.is_empty() {
-            self.tell(
+            self.log_message(
                 &Message::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
                     .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
             );
         }
         if !applied.inconsistencies.is_empty() {
             let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
-            self.tell(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
+            self.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
         }
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
@@ -512,7 +512,7 @@ impl<W: Effects> Cycle<'_, W> {
         let limit = delay.min(SLEEP_CAP);
         if !delay.is_zero() {
             let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
-            self.tell(&Message::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
+            self.log_message(&Message::debug(format!("Sleeping for {}{cap} seconds for the delayed handlers.", float(delay))));
         }
         let is_full = self.mailbox.sleep(limit).await;
         if self.mailbox.is_closed() {
@@ -520,7 +520,7 @@ impl<W: Effects> Cycle<'_, W> {
         }
         if !is_full {
             let left = limit.saturating_sub(time_between(begun, self.world.clock().now()));
-            self.tell(&Message::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
+            self.log_message(&Message::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full
     }
@@ -532,11 +532,11 @@ impl<W: Effects> Cycle<'_, W> {
         Ok(State { sent, ..state })
     }
 
-    fn tell_end(&self, state: &State) {
+    fn log_end(&self, state: &State) {
         let situation = self.situation(state);
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
-            self.tell(&Message::debug(FINISHED));
+            self.log_message(&Message::debug(FINISHED));
         }
     }
 }
@@ -557,10 +557,10 @@ struct Attempts {
 }
 
 /// Reports a cycle without changes.
-pub fn tell_nothing_changed(events: &EventStream) {
+pub fn log_nothing_changed(events: &EventStream) {
     if events.wants_debugging() {
-        events.tell(&Message::debug(uninteresting(Reason::Noop)));
-        events.tell(&Message::debug(FINISHED));
+        events.log_message(&Message::debug(uninteresting(Reason::Noop)));
+        events.log_message(&Message::debug(FINISHED));
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_with_more_than_the_own_patch_is_none() {
+    fn an_event_with_more_than_the_own_patch_is_not_an_echo() {
         let own = json!({"metadata": {"annotations": {KEY: "{\"spec\":1}\n"}}});
         let before = object("1", &json!({})).to_string();
         assert_eq!(echo().version_in(&before, &object("3", &own).to_string()), Some("3"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_of_what_handlers_look_at_has_no_echo() {
+    fn a_patch_of_fields_used_by_handlers_has_no_echo() {
         let before = Body::from(object("1", &json!({})));
         let patches = [
             json!({"spec": {"size": 2}}),

@@ -136,7 +136,7 @@ impl EventStream {
     }
 
     /// Passes a message on.
-    pub fn tell(&self, message: &Message) {
+    pub fn log_message(&self, message: &Message) {
         self.emit(&EngineEvent::Message(message));
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let inner = EventStream::default().with(Arc::clone(&other) as Arc<dyn EventSink>);
         let stream = EventStream::default().with(Arc::clone(&one) as Arc<dyn EventSink>).with(Arc::new(inner));
         for text in ["a", "b"] {
-            stream.tell(&Message::info(text));
+            stream.log_message(&Message::info(text));
         }
         stream.emit(&EngineEvent::CycleDecided { delays: &[Duration::from_secs(1)] });
         assert_eq!(*one.0.lock(), ["a", "b"]);
@@ -281,10 +281,10 @@ mod tests {
         let (sink, mut events) = buffered(2, text);
         let stream = EventStream::default().with(Arc::new(sink));
         let began = tokio::time::Instant::now();
-        (0..5).for_each(|number| stream.tell(&Message::info(number.to_string())));
+        (0..5).for_each(|number| stream.log_message(&Message::info(number.to_string())));
         assert_eq!((began.elapsed().as_nanos(), events.lost()), (0, 3));
         assert_eq!(events.next().await.as_deref(), Some("0"));
-        stream.tell(&Message::info("later"));
+        stream.log_message(&Message::info("later"));
         assert_eq!(events.next().await.as_deref(), Some("1"));
         assert_eq!(events.next().await.as_deref(), Some("later"));
         drop(stream);
@@ -296,7 +296,7 @@ mod tests {
         let (sink, events) = buffered(2, text);
         let lost = Arc::clone(&events.lost);
         drop(events);
-        EventStream::default().with(Arc::new(sink)).tell(&Message::info("x"));
+        EventStream::default().with(Arc::new(sink)).log_message(&Message::info("x"));
         assert_eq!(lost.load(Ordering::Relaxed), 1);
     }
 

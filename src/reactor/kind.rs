@@ -19,15 +19,15 @@ use super::effects::Effects;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
-use super::worker::{Attempt, Expected, Pace, Read, Worker};
+use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
-const TAKEN_UP: usize = 256;
+const MAX_FIRST_CYCLES: usize = 256;
 
 /// How long an object occupies one of these slots. If its processing takes longer, because of a slow handler or a sleep, it frees the
 /// slot.
-const TAKING_UP: Duration = Duration::from_millis(200);
+const FIRST_CYCLE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Time limit for cancelled calls to end.
 const CANCELLATION: Duration = Duration::from_secs(1);
@@ -43,11 +43,11 @@ pub struct Kind<W: Effects> {
     /// The event queues of its objects.
     pub queues: Arc<Queues>,
     /// The settings of its workers.
-    pub pace: Arc<Pace>,
+    pub settings: Arc<WorkerSettings>,
     /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
-    room: Arc<Semaphore>,
+    first_cycles: Arc<Semaphore>,
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
     read: Read,
@@ -55,16 +55,16 @@ pub struct Kind<W: Effects> {
 
 impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind without objects.
-    pub fn new(world: Arc<W>, served: Arc<Served>, pace: Arc<Pace>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+    pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         Self {
             world,
             served,
             memories: Arc::default(),
             queues: Arc::new(Queues::new(worker_limit)),
-            pace,
+            settings,
             operator,
             workers: TaskGroup::default(),
-            room: Arc::new(Semaphore::new(TAKEN_UP)),
+            first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
             calls: Stop::new(),
             monitor: None,
             read: cluster::watch::read,
@@ -77,8 +77,8 @@ impl<W: Effects + 'static> Kind<W> {
     }
 
     /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
-    pub fn with_lives(self, lives: &Stop) -> Self {
-        Self { workers: TaskGroup::under(lives), ..self }
+    pub fn with_stop(self, stop: &Stop) -> Self {
+        Self { workers: TaskGroup::under(stop), ..self }
     }
 
     /// Returns the kind with the memories of another one.
@@ -106,12 +106,12 @@ impl<W: Effects + 'static> Kind<W> {
     ///
     /// *Cancel safety*: the event is either queued with a worker or not queued; no queue is left without a worker.
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
-        let room = if self.queues.has(uid) { None } else { Arc::clone(&self.room).acquire_owned().await.ok() };
+        let first_cycles = if self.queues.has(uid) { None } else { Arc::clone(&self.first_cycles).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = span(&self.served, head, &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
             let (served, uid) = (Arc::clone(&self.served), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, room));
+            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, first_cycles));
         }
     }
 
@@ -154,7 +154,7 @@ impl<W: Effects> Drop for Claim<W> {
 }
 
 /// Runs the worker of an object, and continues if an event arrives just before its end.
-async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Option<OwnedSemaphorePermit>) {
+async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
     let _permit = kind.queues.permit().await;
     let mut worker = Worker {
@@ -164,7 +164,7 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Optio
         mailbox: Arc::clone(mailbox),
         memo: kind.memo(uid),
         uid: Arc::clone(uid),
-        pace: Arc::clone(&kind.pace),
+        settings: Arc::clone(&kind.settings),
         stop: kind.calls.clone(),
         span,
         expected: Expected::default(),
@@ -175,9 +175,9 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut room: Optio
         {
             let span = worker.span.clone();
             let mut run = std::pin::pin!(worker.run().instrument(span));
-            if room.is_some() {
-                let is_done = tokio::time::timeout(TAKING_UP, &mut run).await.is_ok();
-                room = None;
+            if first_cycles.is_some() {
+                let is_done = tokio::time::timeout(FIRST_CYCLE_TIMEOUT, &mut run).await.is_ok();
+                first_cycles = None;
                 if !is_done {
                     run.await;
                 }
@@ -252,7 +252,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.note_list();
     }
 
-    fn troubled(&mut self, error: &cluster::Error) {
+    fn request_failed(&mut self, error: &cluster::Error) {
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
     }

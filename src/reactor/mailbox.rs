@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_put_back_gives_way_to_a_newer_one() {
+    async fn an_event_that_is_put_back_is_replaced_by_a_newer_one() {
         let mailbox = Mailbox::default();
         mailbox.put_back(event("old"));
         assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "old");

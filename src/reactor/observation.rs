@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_kinds_with_one_name_none_is_served_unless_one_is_of_the_core_group() {
+    fn ambiguous_kinds_are_not_served_unless_one_is_of_the_core_group() {
         let (purposes, mut insights) = (purposes(&["things"]), Insights::default());
         insights.revise(&purposes, None, &[resource("a.io", "things", &ALL), resource("b.io", "things", &ALL)]);
         assert!(insights.watched.is_empty());
@@ -205,14 +205,14 @@ mod tests {
         let discovered = [resource("a.io", "things", &ALL), resource("a.io", "reviews", &["create"])];
         let everything = Purposes { watched: vec![Selector::parse("everything").unwrap()], ..Purposes::default() };
         let warnings = Insights::default().revise(&everything, None, &discovered);
-        let told = "Non-watchable resources will not be served: reviews.v1.a.io";
-        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: None }]);
+        let warning = "Non-watchable resources will not be served: reviews.v1.a.io";
+        assert_eq!(warnings, [Unserved { warning: warning.to_owned(), named: None }]);
         let warnings = Insights::default().revise(&purposes(&["reviews.a.io"]), None, &discovered);
-        assert_eq!(warnings, [Unserved { warning: told.to_owned(), named: Some(told.to_owned()) }]);
+        assert_eq!(warnings, [Unserved { warning: warning.to_owned(), named: Some(warning.to_owned()) }]);
     }
 
     #[test]
-    fn only_groups_that_are_named_are_asked_unless_some_selector_names_none() {
+    fn only_named_groups_are_discovered_unless_a_selector_has_no_group() {
         assert_eq!(purposes(&["things"]).groups(), None);
         assert!(purposes(&["things.a.io"]).groups().unwrap().contains("a.io"));
     }

@@ -25,22 +25,22 @@ use super::effects::Effects;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
-use super::worker::Pace;
+use super::worker::WorkerSettings;
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
-const LOOKS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
+const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
 
 /// Delay before a group that could not be read is scanned again.
-const LATER: Duration = Duration::from_secs(30);
+const RESCAN_DELAY: Duration = Duration::from_secs(30);
 
 /// The pauses before a watch restarts after panics.
-const AFTER_PANICS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
+const RESTART_DELAYS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
 
 /// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
-const GONE: &str = "it is gone";
+const REASON_GONE: &str = "it is gone";
 
 /// Capacity of the queue of observations; observers wait while it is full.
-const WAITING: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ pub struct Declared {
     /// The default error policy of sub-handlers.
     pub sub_defaults: Policy,
     /// The settings of workers.
-    pub pace: Arc<Pace>,
+    pub settings: Arc<WorkerSettings>,
     /// The maximum number of workers of a kind.
     pub worker_limit: Option<usize>,
     /// The time limit of workers at the exit.
@@ -98,18 +98,18 @@ pub struct Observer<W: Effects> {
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
     watches: BTreeMap<(Arc<Resource>, Option<String>), Stop>,
     tasks: Tasks<()>,
-    looks: BTreeMap<Instant, BTreeSet<Option<String>>>,
+    scheduled_scans: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
-    lives: Stop,
+    worker_stop: Stop,
     /// The pending scans reported to the monitor.
-    looks_told: usize,
+    reported_scans: usize,
 }
 
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
-        self.lives.request("the observer is gone");
+        self.worker_stop.request("the observer is gone");
         if let Some(monitor) = &self.declared.monitor {
-            monitor.looks(self.looks_told, 0);
+            monitor.pending_scans(self.reported_scans, 0);
         }
     }
 }
@@ -144,9 +144,9 @@ impl<W: Effects + 'static> Observer<W> {
             served: BTreeMap::new(),
             watches: BTreeMap::new(),
             tasks: Tasks::default(),
-            looks: BTreeMap::new(),
-            lives: Stop::new(),
-            looks_told: 0,
+            scheduled_scans: BTreeMap::new(),
+            worker_stop: Stop::new(),
+            reported_scans: 0,
         }
     }
 
@@ -175,17 +175,17 @@ impl<W: Effects + 'static> Observer<W> {
 
     async fn observe(&mut self, mut observations: mpsc::Receiver<Observed>, stop: &Stop) {
         loop {
-            let next_look = self.looks.keys().next().copied();
+            let next_scan = self.scheduled_scans.keys().next().copied();
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
                 Some(observed) = observations.recv() => self.note(observed),
                 Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => tasks::report_task_end(&ended),
-                () = until(next_look) => self.look().await,
+                () = until(next_scan) => self.scan().await,
             }
             self.reconcile(stop);
             if let Some(monitor) = &self.declared.monitor {
-                self.looks_told = monitor.looks(self.looks_told, self.looks.len());
+                self.reported_scans = monitor.pending_scans(self.reported_scans, self.scheduled_scans.len());
             }
         }
     }
@@ -194,8 +194,8 @@ impl<W: Effects + 'static> Observer<W> {
         match observed {
             Observed::Kinds(group) => {
                 let now = Instant::now();
-                for delay in LOOKS {
-                    self.looks.entry(now + delay).or_default().insert(group.clone());
+                for delay in SCAN_DELAYS {
+                    self.scheduled_scans.entry(now + delay).or_default().insert(group.clone());
                 }
             }
             Observed::Namespace(event_kind, namespace) => {
@@ -217,8 +217,8 @@ impl<W: Effects + 'static> Observer<W> {
     }
 
     /// Scans the groups that are due.
-    async fn look(&mut self) {
-        let Some((_, groups)) = self.looks.pop_first() else { return };
+    async fn scan(&mut self) {
+        let Some((_, groups)) = self.scheduled_scans.pop_first() else { return };
         // Scans that are due shortly after are included.
         for group in groups {
             let scan = match &group {
@@ -233,7 +233,7 @@ impl<W: Effects + 'static> Observer<W> {
                 }
                 Err(error) => {
                     warn!(target: "kopfd::reactor", group, error = error.chain(), "Cannot look at the kinds of the cluster. Will look again.");
-                    self.looks.entry(Instant::now() + LATER).or_default().insert(group);
+                    self.scheduled_scans.entry(Instant::now() + RESCAN_DELAY).or_default().insert(group);
                 }
             }
         }
@@ -241,7 +241,7 @@ impl<W: Effects + 'static> Observer<W> {
 
     fn revise(&mut self, group: Option<&str>, scan: Scan) {
         for skipped in scan.skipped {
-            self.looks.entry(Instant::now() + LATER).or_default().insert(Some(skipped));
+            self.scheduled_scans.entry(Instant::now() + RESCAN_DELAY).or_default().insert(Some(skipped));
         }
         let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
         let unserved = self.found.revise(&self.purposes, group, &discovered);
@@ -286,7 +286,7 @@ impl<W: Effects + 'static> Observer<W> {
 
     /// Starts the watches of definitions and namespaces.
     fn start_observing(&mut self, stop: &Stop) -> mpsc::Receiver<Observed> {
-        let (sender, receiver) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         if let Scope::Namespaces(patterns) = &self.declared.scope
             && self.declared.is_scanning_disabled
         {
@@ -321,7 +321,7 @@ impl<W: Effects + 'static> Observer<W> {
         for key in gone {
             debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
             if let Some(watch) = self.watches.remove(&key) {
-                watch.request(GONE);
+                watch.request(REASON_GONE);
             }
         }
         for key in wanted {
@@ -357,10 +357,10 @@ impl<W: Effects + 'static> Observer<W> {
         let served =
             Served::new(Arc::clone(resource), &handlers, Arc::clone(&declared.storages), declared.lifecycle, declared.default_backoff)
                 .with_sub_defaults(declared.sub_defaults.clone());
-        let (world, pace) = (Arc::clone(&self.world), Arc::clone(&declared.pace));
-        Kind::new(world, Arc::new(served), pace, declared.worker_limit, Arc::clone(&declared.name))
+        let (world, settings) = (Arc::clone(&self.world), Arc::clone(&declared.settings));
+        Kind::new(world, Arc::new(served), settings, declared.worker_limit, Arc::clone(&declared.name))
             .with_monitor(declared.monitor.clone())
-            .with_lives(&self.lives)
+            .with_stop(&self.worker_stop)
     }
 
     fn wanted(&self) -> BTreeSet<(Arc<Resource>, Option<String>)> {
@@ -396,7 +396,7 @@ impl<W: Effects + 'static> Observer<W> {
                 self.tasks.spawn(name.clone(), async move {
                     let mut sink = KindSink::new(Arc::clone(&kind));
                     watch(name, &mut watcher, &mut sink, &stop).await;
-                    if stop.reason() == Some(GONE) {
+                    if stop.reason() == Some(REASON_GONE) {
                         watcher.uids().for_each(|uid| kind.forget(uid));
                     }
                 });
@@ -444,7 +444,7 @@ fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Ha
 
 /// Watches until the stop is requested. After a panic it restarts: without its watch a kind would get no more events.
 async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
-    let mut pauses = Backoff::new(AFTER_PANICS);
+    let mut pauses = Backoff::new(RESTART_DELAYS);
     while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
         tasks::report_panic(&name, &tasks::panic_text(&*panic));
         tokio::select! {
@@ -522,7 +522,7 @@ impl Sink for ObservationSink {
         }
     }
 
-    fn troubled(&mut self, error: &cluster::Error) {
+    fn request_failed(&mut self, error: &cluster::Error) {
         if error.status() == Some(403) && !self.is_refused {
             self.is_refused = true;
             let (what, effect) = match self.subject {
@@ -549,7 +549,7 @@ mod tests {
 
     /// A sink, and what it passes on.
     fn sink(subject: Subject) -> (ObservationSink, impl FnMut() -> Vec<String>) {
-        let (sender, mut receiver) = mpsc::channel(WAITING);
+        let (sender, mut receiver) = mpsc::channel(QUEUE_CAPACITY);
         let taken = move || {
             let observed = std::iter::from_fn(|| receiver.try_recv().ok());
             observed
@@ -603,10 +603,10 @@ mod tests {
         let _guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
         let told = |subject| {
             let (mut sink, mut taken) = sink(subject);
-            sink.troubled(&cluster::Error::of_answer(500, None, b""));
+            sink.request_failed(&cluster::Error::of_answer(500, None, b""));
             assert!(taken().is_empty() && heard.lock().is_empty());
             for _ in 0..2 {
-                sink.troubled(&cluster::Error::of_answer(403, None, b""));
+                sink.request_failed(&cluster::Error::of_answer(403, None, b""));
             }
             (taken(), std::mem::take(&mut *heard.lock()))
         };

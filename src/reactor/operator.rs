@@ -16,7 +16,7 @@ use super::live_effects::LiveEffects;
 use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
-use super::worker::Pace;
+use super::worker::WorkerSettings;
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub enum ServeError {
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
     /// The kinds of the cluster cannot be discovered.
-    #[error("failed to find out the kinds of the cluster")]
+    #[error("failed to discover the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
 }
 
@@ -98,7 +98,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         sub_defaults: Policy::default(),
         monitor: None,
         earlier: Precedence::default(),
-        pace: Arc::new(Pace {
+        settings: Arc::new(WorkerSettings {
             consistency_timeout: persistence.consistency_timeout,
             idle_timeout: queueing.idle_timeout,
             error_delays: queueing.error_delays.clone(),

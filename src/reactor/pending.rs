@@ -117,18 +117,18 @@ mod tests {
     async fn a_handler_is_pending_from_its_call_to_its_last_outcome() {
         let (pending, handler) = (PendingHandlers::default(), Handler::simple("make", On::Create));
         let body = Body::from(json!({"kind": "Pod", "metadata": {"uid": "u", "name": "p", "namespace": "n"}}));
-        let told = || pending.all().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let states = || pending.all().iter().map(ToString::to_string).collect::<Vec<_>>();
         pending.called(&handler, &body);
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert_eq!(told(), ["'make' of Pod n/p has been running for 3 seconds"]);
+        assert_eq!(states(), ["'make' of Pod n/p has been running for 3 seconds"]);
         let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
         pending.concluded(&handler, &body, &retried);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(told(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);
+        assert_eq!(states(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);
         pending.concluded(&handler, &body, &Outcome { is_final: true, ..Outcome::default() });
-        assert!(told().is_empty());
+        assert!(states().is_empty());
         pending.called(&handler, &body);
         pending.gone(&body);
-        assert!(told().is_empty());
+        assert!(states().is_empty());
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_by_another_name_is_left_to_the_first_operator() {
+    fn a_kind_selected_by_another_name_belongs_to_the_first_operator() {
         let discovered = [resource("demos", "Demo"), resource("others", "Other")];
         let (watched, yielded) = apply(vec![other("first", "demos.example.com", "a/b")], "Demo", &discovered);
         assert_eq!((watched, yielded), (vec![], vec!["demos.v1.example.com to first".to_owned()]));

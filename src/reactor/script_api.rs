@@ -32,7 +32,7 @@ impl ScriptApi {
     }
 
     /// Sends a request, and logs its changes.
-    async fn answer_telling(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
+    async fn answer_and_report(&self, request: ApiRequest, log: &ChangeLog) -> Result<Value, cluster::Error> {
         let Some((write, name)) = written(&request.operation) else { return self.answer(request).await };
         let (resource, namespace) = (Arc::clone(&request.resource), request.namespace.clone().filter(|_| request.resource.namespaced));
         let is_whole = !matches!(&request.operation, Operation::Patch { subresource: Some(name), .. } if name != "status");
@@ -53,11 +53,11 @@ impl ScriptApi {
             None => format!("{} {name}", resource.kind),
         };
         match &answered {
-            Err(error) => log.tell_failure(&object, &error.chain()),
-            Ok(after) if write == Write::Stored && is_whole => log.tell_write(write, &object, before.as_ref(), Some(after)),
+            Err(error) => log.report_failure(&object, &error.chain()),
+            Ok(after) if write == Write::Stored && is_whole => log.report_write(write, &object, before.as_ref(), Some(after)),
             Ok(_) => {
                 let after = find(&name).await;
-                log.tell_write(write, &object, before.as_ref(), after.as_ref());
+                log.report_write(write, &object, before.as_ref(), after.as_ref());
             }
         }
         answered
@@ -87,14 +87,14 @@ impl ScriptApi {
 
 impl Api for ScriptApi {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(told) }.boxed()
+        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(api_error) }.boxed()
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
         async move {
             match &self.log {
-                Some(log) => self.answer_telling(request, log).await.map_err(told),
-                None => self.answer(request).await.map_err(told),
+                Some(log) => self.answer_and_report(request, log).await.map_err(api_error),
+                None => self.answer(request).await.map_err(api_error),
             }
         }
         .boxed()
@@ -114,7 +114,7 @@ fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
 }
 
 /// Returns the parts of an error that scripts may see.
-fn told(error: cluster::Error) -> ApiError {
+fn api_error(error: cluster::Error) -> ApiError {
     let message = error.chain();
     match error {
         cluster::Error::Status { status, reason, details, .. } => {

@@ -24,14 +24,14 @@ use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, RetryState};
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
-const LEAST_REST: Duration = Duration::from_secs(1);
+const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Parses an object; a function pointer, so that tests can make it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 
 /// The operator's settings of workers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pace {
+pub struct WorkerSettings {
     /// The time limit of the wait for the event of an own patch.
     pub consistency_timeout: Duration,
     /// The time without events after which a worker ends that waits for the event of its own patch.
@@ -40,7 +40,7 @@ pub struct Pace {
     pub error_delays: Vec<Duration>,
 }
 
-impl Default for Pace {
+impl Default for WorkerSettings {
     fn default() -> Self {
         let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
         let timeout = Duration::from_secs(5);
@@ -63,7 +63,7 @@ pub struct Worker<W: Effects> {
     /// The key of the object's memo.
     pub memo: Arc<str>,
     /// Its settings.
-    pub pace: Arc<Pace>,
+    pub settings: Arc<WorkerSettings>,
     /// Ends running calls.
     pub stop: Stop,
     /// The span of its log lines.
@@ -114,7 +114,7 @@ impl<W: Effects> Worker<W> {
 
     async fn process_events(&mut self) {
         while !self.stop.is_requested()
-            && let Some(event) = self.mailbox.take(self.patience()).await
+            && let Some(event) = self.mailbox.take(self.idle_time_left()).await
         {
             self.attempt.event = Some(event.clone());
             self.take_up(event).await;
@@ -123,15 +123,15 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn recover(&mut self, panic: &str) {
-        let delays = &self.pace.error_delays;
-        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(LEAST_REST);
+        let delays = &self.settings.error_delays;
+        let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
         // The patch may or may not have been sent.
         self.expected = Expected::default();
         let text = format!("Throttling for {} seconds due to a defect of the engine: {panic}", seconds(delay));
-        let told = Message::error(&text).followed_by("The object will be processed again in its newest state.");
+        let message = Message::error(&text).followed_by("The object will be processed again in its newest state.");
         // Logging itself may panic.
-        if std::panic::catch_unwind(AssertUnwindSafe(|| self.tell(&told))).is_err() {
+        if std::panic::catch_unwind(AssertUnwindSafe(|| self.log_message(&message))).is_err() {
             let logged = || tracing::error!(target: "kopfd::reactor", uid = &*self.uid, "{text}");
             // There is no other way to report it.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
@@ -146,9 +146,9 @@ impl<W: Effects> Worker<W> {
 
     /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
     /// would cost memory, and have no state that is not on the object.
-    fn patience(&self) -> Duration {
+    fn idle_time_left(&self) -> Duration {
         let now = self.world.clock().now();
-        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.pace.idle_timeout))
+        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.settings.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
@@ -168,13 +168,13 @@ impl<W: Effects> Worker<W> {
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
         let (version, echo) = self.process(event.event_kind, body).await;
         if let Some(version) = version
-            && !self.pace.consistency_timeout.is_zero()
+            && !self.settings.consistency_timeout.is_zero()
         {
             #[cfg(test)]
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
                 return;
             }
-            let until = Moment::after(self.world.clock().now(), self.pace.consistency_timeout).at;
+            let until = Moment::after(self.world.clock().now(), self.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
     }
@@ -191,11 +191,11 @@ impl<W: Effects> Worker<W> {
             events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
-            cycle::tell_nothing_changed(events);
+            cycle::log_nothing_changed(events);
         }
         events.emit(&EngineEvent::CycleDecided { delays: &[] });
         if let Some(body) = &state {
-            self.tell_cycle(body, None);
+            self.report_cycle(body, None);
         }
     }
 
@@ -205,19 +205,21 @@ impl<W: Effects> Worker<W> {
         let body = head.to_body(&self.served.resource);
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
-            self.tell_cycle(&body, None);
+            self.report_cycle(&body, None);
             return self.world.forget(&self.memo);
         }
         self.memories.notice(&self.uid, event.event_kind == EventKind::Listed);
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
-            let told = Message::error(format!("The object cannot be read and is not handled: {error}"));
-            self.tell(&told.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."));
+            let message = Message::error(format!("The object cannot be read and is not handled: {error}"));
+            self.log_message(
+                &message.followed_by("Its next changes are not reported while that lasts. Its deletion will not be held back."),
+            );
         }
-        self.tell_cycle(&body, Some(&format!("the object cannot be read: {error}")));
+        self.report_cycle(&body, Some(&format!("the object cannot be read: {error}")));
         let finalizer = &self.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
-            self.tell(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
+            self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
                 self.throttle(&mut retry_state, &body, &chain(&error)).await;
@@ -261,7 +263,7 @@ impl<W: Effects> Worker<W> {
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
                     retry_state.throttle.succeed();
-                    self.tell_cycle(&seen, None);
+                    self.report_cycle(&seen, None);
                     retry_state.remaining = sent.remaining;
                     version = sent.version;
                 }
@@ -271,14 +273,14 @@ impl<W: Effects> Worker<W> {
                 Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
-                    self.tell_cycle(&seen, Some(&error));
+                    self.report_cycle(&seen, Some(&error));
                     resume_unwind(panic);
                 }
             }
         }
         if event_kind == EventKind::Deleted {
             // A deleted object has nothing left to finish.
-            self.tell_cycle(&seen, None);
+            self.report_cycle(&seen, None);
             self.world.forget(&self.memo);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
@@ -286,11 +288,11 @@ impl<W: Effects> Worker<W> {
         (version, echo)
     }
 
-    fn tell(&self, message: &Message) {
-        self.world.events().tell(message);
+    fn log_message(&self, message: &Message) {
+        self.world.events().log_message(message);
     }
 
-    fn tell_cycle(&self, body: &Body, error: Option<&str>) {
+    fn report_cycle(&self, body: &Body, error: Option<&str>) {
         self.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
@@ -302,10 +304,10 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
-        self.tell_cycle(body, Some(error));
+        self.report_cycle(body, Some(error));
         let now = self.world.clock().now();
-        if let Some(delay) = retry_state.throttle.fail(&self.pace.error_delays, now) {
-            self.tell(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
+        if let Some(delay) = retry_state.throttle.fail(&self.settings.error_delays, now) {
+            self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }
     }
@@ -313,7 +315,7 @@ impl<W: Effects> Worker<W> {
     async fn sleep_off(&self, retry_state: &mut RetryState, left: Duration) {
         if self.mailbox.sleep(left).await {
             retry_state.throttle.lift();
-            self.tell(&Message::info("Throttling is over. Switching back to normal operations."));
+            self.log_message(&Message::info("Throttling is over. Switching back to normal operations."));
         }
     }
 }

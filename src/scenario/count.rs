@@ -1,7 +1,7 @@
 //! Expected numbers: exactly, at least, at most.
 
 use crate::manifest::reader::{Item, Reader};
-use crate::manifest::tree::{Kind, Spot};
+use crate::manifest::tree::{Kind, SourceSpan};
 
 /// An expected number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Count {
     pub at_least: Option<u64>,
     pub at_most: Option<u64>,
     /// Position of the exact number in the file, which `--update` can replace.
-    pub exact: Option<Spot>,
+    pub exact: Option<SourceSpan>,
 }
 
 impl Count {

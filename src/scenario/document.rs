@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::source::reason;
-use crate::manifest::tree::{Node, Spot};
+use crate::manifest::tree::{Node, SourceSpan};
 use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::namespace;
 use crate::script::{self, Expression};
@@ -107,8 +107,8 @@ impl ReadContext<'_> {
     /// Reports errors in the expressions of matchers.
     fn check(&self, expressions: &[Expression]) {
         for problem in script::check(&expressions::declaration(expressions.to_vec())) {
-            let spot = Spot { line: problem.line, column: problem.column, length: problem.length };
-            self.reader.tell(Severity::Error, spot, "", problem.message, problem.hint);
+            let spot = SourceSpan { line: problem.line, column: problem.column, length: problem.length };
+            self.reader.report(Severity::Error, spot, "", problem.message, problem.hint);
         }
     }
 

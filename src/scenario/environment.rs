@@ -12,13 +12,13 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::apiserver::admin_client::{self, Meant};
+use crate::apiserver::admin_client::{self, ObjectHandle};
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
@@ -115,7 +115,7 @@ impl Environment {
     ///
     /// # Errors
     /// If the server refuses one: its position in the scenario and the reason.
-    pub(super) async fn apply_given(&self) -> Result<(), (Spot, Problem)> {
+    pub(super) async fn apply_given(&self) -> Result<(), (SourceSpan, Problem)> {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
@@ -340,7 +340,7 @@ impl Environment {
         if !run.is_ready() {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
         }
-        if !run.is_calm() {
+        if !run.is_quiet() {
             return Ok(Some(run.pending()));
         }
         if !self.api.is_settled() {
@@ -371,11 +371,11 @@ impl Environment {
     ///
     /// # Errors
     /// If the resource or the object is ambiguous or unknown.
-    pub(super) fn find(&self, target: &Target) -> Result<Meant, String> {
+    pub(super) fn find(&self, target: &Target) -> Result<ObjectHandle, String> {
         let namespace = target.namespace.as_deref();
         admin_client::find(&self.api, &target.resource, &target.name, namespace).map_err(|error| {
-            let meant = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.meant);
-            let hint = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let suggestion = unknown_resource(&self.api, &target.resource).and_then(|unknown| unknown.suggestion);
+            let hint = suggestion.map(|suggestion| format!("; did you mean `{suggestion}`?")).unwrap_or_default();
             format!("{error}{hint}")
         })
     }

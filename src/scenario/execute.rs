@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::apiserver::{admin_client, bootstrap};
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 use super::environment::{Environment, UnknownResource};
 use super::model::{Downtime, Step, StepAction};
@@ -32,7 +32,7 @@ pub enum Mode {
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Position of the step; `None` if the failure concerns no single step.
-    pub spot: Option<Spot>,
+    pub spot: Option<SourceSpan>,
     /// What went wrong, if it is not an expectation.
     pub problem: Option<Problem>,
     /// Differences from the expectation.
@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// Creates a failure at a position.
-    pub fn at(spot: Spot, problem: impl Into<Problem>) -> Self {
+    pub fn at(spot: SourceSpan, problem: impl Into<Problem>) -> Self {
         Self { spot: Some(spot), ..Self::of(problem) }
     }
 }
@@ -94,11 +94,11 @@ fn unfired_faults(environment: &Environment) -> impl Iterator<Item = (Failure, b
             let hint = "fix what it matches, or remove it: it has no effect on the scenario";
             (Failure::at(spot, Problem::from("this fault never fired: no request matched".to_owned()).with_hint(hint)), true)
         }
-        Some(UnknownResource { resource, meant }) => {
+        Some(UnknownResource { resource, suggestion }) => {
             let problem = Problem::from(format!("this fault cannot fire: the server has no resource `{resource}`"));
-            let hint = meant.map_or_else(
+            let hint = suggestion.map_or_else(
                 || "write the plural name, such as `jobs` or `jobs.batch`".to_owned(),
-                |meant| format!("did you mean `{meant}`?"),
+                |suggestion| format!("did you mean `{suggestion}`?"),
             );
             (Failure::at(spot, problem.with_hint(hint)), false)
         }
@@ -145,13 +145,13 @@ async fn execute_simple_step(environment: &Environment, step: &Step) -> Result<(
                 .map_err(|refused| Problem::of_refusal(&refused, "", &environment.api.registry()))?;
         }
         StepAction::Patch(change) => {
-            let meant = environment.find(&change.target)?;
-            let sent = admin_client::patch(&environment.api, &meant, change.subresource.as_deref(), change.media, &change.patch).await;
+            let object = environment.find(&change.target)?;
+            let sent = admin_client::patch(&environment.api, &object, change.subresource.as_deref(), change.media, &change.patch).await;
             sent.map_err(|refused| format!("{}: {refused}", change.target))?;
         }
         StepAction::Delete(target, propagation) => {
-            let meant = environment.find(target)?;
-            admin_client::delete(&environment.api, &meant, propagation.as_deref())
+            let object = environment.find(target)?;
+            admin_client::delete(&environment.api, &object, propagation.as_deref())
                 .await
                 .map_err(|refused| format!("{target}: {refused}"))?;
         }

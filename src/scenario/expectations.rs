@@ -140,7 +140,7 @@ fn pattern_of_text(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Pattern
         Kind::Map(entries) => {
             if let Some(entry) = entries.iter().find(|entry| !MATCHERS.contains(&entry.key.as_str())) {
                 let hint = suggestion(&entry.key, &MATCHERS);
-                reader.tell(Severity::Error, entry.spot, &item.path, format!("unknown matcher `{}` of a text", entry.key), Some(hint));
+                reader.report(Severity::Error, entry.spot, &item.path, format!("unknown matcher `{}` of a text", entry.key), Some(hint));
                 return None;
             }
         }

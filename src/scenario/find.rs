@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::reader::Reader;
 use crate::manifest::source::Source;
-use crate::manifest::tree::{self, Node, Spot};
+use crate::manifest::tree::{self, Node, SourceSpan};
 use crate::manifest::{Diagnostic, Severity};
 
 use super::document::{self, API_VERSION, KIND};
@@ -83,8 +83,8 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
                 if !document::is_scenario(&document.root) {
                     if is_named && !is_meant(&document.root) {
                         let hint = format!("a scenario begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
-                        let spot = Spot { length: 1, ..document.root.spot };
-                        reader.tell(Severity::Error, spot, "", "this is not a scenario".to_owned(), Some(hint));
+                        let spot = SourceSpan { length: 1, ..document.root.spot };
+                        reader.report(Severity::Error, spot, "", "this is not a scenario".to_owned(), Some(hint));
                         continue;
                     }
                     if !is_named {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::apiserver::faults::Rule;
 use crate::manifest::Operator;
 use crate::manifest::source::Source;
-use crate::manifest::tree::{Node, Spot};
+use crate::manifest::tree::{Node, SourceSpan};
 use crate::object::namespace;
 use crate::script::Expression;
 
@@ -75,7 +75,7 @@ pub struct InitialObject {
     /// The whole object.
     pub object: Value,
     /// Position of the item of `given`.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// The file that contains it, unless it is written inline.
     pub file: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ pub struct Seeds {
 #[derive(Debug, Clone)]
 pub struct Step {
     /// Position in the file.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Summary for the timeline.
     pub title: String,
     /// What it does.
@@ -197,7 +197,7 @@ pub struct Expectation {
 #[derive(Debug, Clone)]
 pub struct ObjectExpectation {
     pub target: Target,
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Whether the object must not exist.
     pub is_absent: bool,
     /// Pattern of its content.
@@ -214,7 +214,7 @@ pub struct Calls {
     /// The calls, in order.
     pub wanted: Vec<Call>,
     /// If set, only calls about this object count. With the position of its name.
-    pub target: Option<(Target, Spot)>,
+    pub target: Option<(Target, SourceSpan)>,
     /// If not empty, only calls of these handlers count.
     pub handlers: Vec<String>,
 }
@@ -240,7 +240,7 @@ impl std::fmt::Display for Call {
 /// Expected Kubernetes events.
 #[derive(Debug, Clone)]
 pub struct Events {
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Patterns of the event's fields.
     pub like: Vec<(String, Pattern)>,
     /// The involved object, if it matters.
@@ -261,7 +261,7 @@ pub struct Logs {
 /// A log line, by its message.
 #[derive(Debug, Clone)]
 pub struct LogPattern {
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Pattern of the message.
     pub like: Pattern,
 }
@@ -270,7 +270,7 @@ pub struct LogPattern {
 #[derive(Debug, Clone)]
 pub struct Requests {
     pub target: Target,
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// Expected number for each verb.
     pub counts: Vec<(&'static str, Count)>,
 }

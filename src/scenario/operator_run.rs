@@ -37,8 +37,8 @@ impl OperatorRun {
     }
 
     /// Tells whether no operator is working or waiting for something.
-    pub(super) fn is_calm(&self) -> bool {
-        self.monitors.iter().all(|monitor| monitor.is_calm())
+    pub(super) fn is_quiet(&self) -> bool {
+        self.monitors.iter().all(|monitor| monitor.is_quiet())
     }
 
     /// Describes the operators' pending work.

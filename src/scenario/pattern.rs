@@ -9,7 +9,7 @@ use crate::handling::matcher::Subject;
 use crate::handling::{Matcher, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::manifest::reader::{Item, Reader};
-use crate::manifest::tree::{Kind, Spot};
+use crate::manifest::tree::{Kind, SourceSpan};
 use crate::object::equality::equal;
 use crate::script::{BindingKind, Expression};
 
@@ -22,7 +22,7 @@ pub(super) type EvaluatePredicate<'a> = &'a mut dyn FnMut(Predicate, Option<&Val
 /// A pattern of a value.
 #[derive(Debug, Clone)]
 pub struct Pattern {
-    pub spot: Spot,
+    pub spot: SourceSpan,
     pub kind: PatternKind,
 }
 
@@ -44,7 +44,7 @@ pub enum PatternKind {
 pub struct Mismatch {
     pub path: String,
     /// Position of the pattern.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// The expectation in words.
     pub wanted: String,
     /// The actual value; `None` if it is absent.

@@ -66,7 +66,7 @@ fn step(context: &ReadContext<'_>, item: &Item<'_>, known: &[&'static str]) -> O
 
 fn refuse(context: &ReadContext<'_>, item: &Item<'_>, word: &str, known: &[&'static str]) -> Option<Step> {
     let hint = match nearest(word, known.iter().copied()) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+        Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => format!("known are {}", one_of(known).replace(" or ", " and ")),
     };
     let message = if WORDS.contains(&word) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::kit::Clock;
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 use super::problem::Problem;
 use livelock::{Livelock, RateCounter};
@@ -75,7 +75,7 @@ impl Timeline {
     }
 
     /// Returns the position of the current step.
-    pub fn step(&self) -> Option<Spot> {
+    pub fn step(&self) -> Option<SourceSpan> {
         self.with(|entries| {
             entries.iter().rev().find_map(|(_, event)| match event {
                 Event::Step { spot, .. } => Some(*spot),

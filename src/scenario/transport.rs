@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::apiserver::http::request::{Path, Place, Query, verb};
+use crate::apiserver::http::request::{Path, Query, ResourcePath, verb};
 use crate::apiserver::server::socket::Service;
 use crate::apiserver::storage::resource::Key;
 use crate::apiserver::{ApiServer, admin_client};
@@ -128,11 +128,13 @@ impl Transport for ScenarioTransport {
                 HeaderValue::from_str(&format!("Bearer {}", transport.shared.options.token)).expect("tokens are made of plain letters");
             request.headers_mut().insert(header::AUTHORIZATION, token);
             let answered = match ParsedRequest::of(&request) {
-                ParsedRequest { place: Some(place), verb: "watch", since, path } => transport.watch(request, place, since, path).await,
-                ParsedRequest { place: Some(place), verb, .. } if !matches!(verb, "get" | "list") => {
-                    transport.write(request, place, verb).await
+                ParsedRequest { resource_path: Some(resource_path), verb: "watch", since, path } => {
+                    transport.watch(request, resource_path, since, path).await
                 }
-                ParsedRequest { place, verb, .. } => transport.read(request, place, verb).await,
+                ParsedRequest { resource_path: Some(resource_path), verb, .. } if !matches!(verb, "get" | "list") => {
+                    transport.write(request, resource_path, verb).await
+                }
+                ParsedRequest { resource_path, verb, .. } => transport.read(request, resource_path, verb).await,
             };
             transport.record_faults();
             answered
@@ -159,7 +161,7 @@ impl Drop for InFlight {
 
 /// The options of a request that decide how it is recorded and disturbed.
 struct ParsedRequest {
-    place: Option<Place>,
+    resource_path: Option<ResourcePath>,
     verb: &'static str,
     since: Option<u64>,
     path: String,
@@ -169,10 +171,10 @@ impl ParsedRequest {
     fn of(request: &Request<Bytes>) -> Self {
         let path = request.uri().path().to_owned();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let Path::Objects(place) = Path::parse(&path) else { return Self { place: None, verb: "get", since: None, path } };
-        let verb = verb(request.method(), &place, &query);
+        let Path::Objects(resource_path) = Path::parse(&path) else { return Self { resource_path: None, verb: "get", since: None, path } };
+        let verb = verb(request.method(), &resource_path, &query);
         let since = query.text("resourceVersion").and_then(|version| version.parse().ok());
-        Self { place: Some(place), verb, since, path }
+        Self { resource_path: Some(resource_path), verb, since, path }
     }
 }
 
@@ -232,14 +234,14 @@ fn message(body: &[u8]) -> Option<String> {
 }
 
 impl ScenarioTransport {
-    async fn read(&self, request: Request<Bytes>, place: Option<Place>, verb: &'static str) -> Result<Answer, Error> {
-        let listed = place.as_ref().filter(|_| verb == "list").map(|_| request.uri().path().to_owned());
+    async fn read(&self, request: Request<Bytes>, resource_path: Option<ResourcePath>, verb: &'static str) -> Result<Answer, Error> {
+        let listed = resource_path.as_ref().filter(|_| verb == "list").map(|_| request.uri().path().to_owned());
         let note_list = |has_failed| listed.iter().for_each(|path| self.shared.watches.note_list(path, has_failed));
         let mut late = Duration::ZERO;
         if let Some(chaos) = &self.shared.options.chaos {
             chaos.shuffle().await;
             let what = request.uri().path().to_owned();
-            match chaos.on_read(if place.is_some() { Reading::Objects } else { Reading::Discovery }) {
+            match chaos.on_read(if resource_path.is_some() { Reading::Objects } else { Reading::Discovery }) {
                 OnRead::Nothing | OnRead::Expired | OnRead::Repeated(_) => {}
                 OnRead::Late(delay) => {
                     chaos.record(format!("the answer to the request {verb} {what} is delayed by {} ms", delay.as_millis()));
@@ -268,25 +270,25 @@ impl ScenarioTransport {
             tokio::time::sleep(late).await;
             answered = Ok(complete_answer(status, headers, body));
         }
-        if let Some(place) = place.filter(|place| place.name.is_some()) {
+        if let Some(resource_path) = resource_path.filter(|resource_path| resource_path.name.is_some()) {
             let answer = answered.as_ref().map_or_else(Error::chain, |answer| answer.status.to_string());
-            self.record(SentRequest { answer, is_quiet: true, ..self.sent_request(&place, verb) });
+            self.record(SentRequest { answer, is_quiet: true, ..self.sent_request(&resource_path, verb) });
         }
         answered
     }
 
-    async fn write(&self, request: Request<Bytes>, mut place: Place, verb: &'static str) -> Result<Answer, Error> {
-        if place.name.is_none() {
+    async fn write(&self, request: Request<Bytes>, mut resource_path: ResourcePath, verb: &'static str) -> Result<Answer, Error> {
+        if resource_path.name.is_none() {
             // A creation names its object in the body.
             let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-            place.name = body["metadata"]["name"].as_str().map(str::to_owned);
+            resource_path.name = body["metadata"]["name"].as_str().map(str::to_owned);
         }
         let is_of_engine = is_of_engine(&request, verb);
-        let disturbance = self.disturb_write(&place, verb, is_of_engine).await?;
+        let disturbance = self.disturb_write(&resource_path, verb, is_of_engine).await?;
         if let Some(code) = disturbance.refusal {
             return Ok(refusal(code));
         }
-        let before = self.object(&place);
+        let before = self.object(&resource_path);
         let answered = match self.shared.server.send(request).await {
             Ok(answer) => {
                 let (status, headers) = (answer.status, answer.headers);
@@ -295,16 +297,16 @@ impl ScenarioTransport {
             Err(error) => Err(error),
         };
         let object = accepted(&answered);
-        if let (None, Some(object)) = (&place.name, &object) {
-            place.name = object["metadata"]["name"].as_str().map(str::to_owned);
+        if let (None, Some(object)) = (&resource_path.name, &object) {
+            resource_path.name = object["metadata"]["name"].as_str().map(str::to_owned);
         }
-        let after = self.object(&place);
+        let after = self.object(&resource_path);
         let changed = after.as_ref().filter(|after| before.as_ref().is_none_or(|before| version(before) != version(after)));
         // A write whose answer was lost or is an error may have been done nevertheless.
         let version = object.as_ref().or(changed).and_then(version);
         let written = after.clone().or(before.clone()).unwrap_or_default();
         let process = Process { run: self.shared.options.run, operator: self.operator };
-        let write = Write { process, object: &written, subresource: place.subresource.as_deref(), is_of_engine, version };
+        let write = Write { process, object: &written, subresource: resource_path.subresource.as_deref(), is_of_engine, version };
         self.shared.options.invariants.written(&write);
         let answer = match &answered {
             Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
@@ -312,7 +314,7 @@ impl ScenarioTransport {
             Err(error) => error.chain(),
         };
         let lines = changes(before.as_ref(), after.as_ref(), &self.shared.options.prefixes);
-        self.record(SentRequest { answer, lines, ..self.sent_request(&place, verb) });
+        self.record(SentRequest { answer, lines, ..self.sent_request(&resource_path, verb) });
         if let Some(chaos) = &self.shared.options.chaos {
             if disturbance.crashes {
                 chaos.record("the operators crash after the request, before its answer".to_owned());
@@ -331,11 +333,11 @@ impl ScenarioTransport {
     }
 
     /// Applies the disturbances that come before a write.
-    async fn disturb_write(&self, place: &Place, verb: &'static str, is_of_engine: bool) -> Result<AfterWrite, Error> {
+    async fn disturb_write(&self, resource_path: &ResourcePath, verb: &'static str, is_of_engine: bool) -> Result<AfterWrite, Error> {
         let mut disturbance = AfterWrite::default();
         let Some(chaos) = &self.shared.options.chaos else { return Ok(disturbance) };
         chaos.shuffle().await;
-        let request = self.sent_request(place, verb);
+        let request = self.sent_request(resource_path, verb);
         if is_of_engine {
             chaos.count_write();
             if chaos.is_outage() {
@@ -358,7 +360,7 @@ impl ScenarioTransport {
                 chaos.record(format!("the answer to the request {request} is delayed by {} ms", delay.as_millis()));
                 disturbance.late = delay;
             }
-            OnWrite::Conflict => self.write_concurrently(place).await,
+            OnWrite::Conflict => self.write_concurrently(resource_path).await,
             OnWrite::Refused(code) => {
                 chaos.record(format!("the request {request} is answered with {code}"));
                 disturbance.refusal = Some(code);
@@ -368,22 +370,26 @@ impl ScenarioTransport {
     }
 
     /// Writes the object as another client would, so that the request meets a conflict.
-    async fn write_concurrently(&self, place: &Place) {
-        let (Some(chaos), Some(name)) = (&self.shared.options.chaos, &place.name) else { return };
-        let resource = if place.group.is_empty() { place.plural.clone() } else { format!("{}.{}", place.plural, place.group) };
-        let Ok(meant) = admin_client::find(&self.shared.options.api, &resource, name, place.namespace.as_deref()) else { return };
-        let Some(object) = meant.value() else { return };
+    async fn write_concurrently(&self, resource_path: &ResourcePath) {
+        let (Some(chaos), Some(name)) = (&self.shared.options.chaos, &resource_path.name) else { return };
+        let resource = if resource_path.group.is_empty() {
+            resource_path.plural.clone()
+        } else {
+            format!("{}.{}", resource_path.plural, resource_path.group)
+        };
+        let Ok(handle) = admin_client::find(&self.shared.options.api, &resource, name, resource_path.namespace.as_deref()) else { return };
+        let Some(object) = handle.value() else { return };
         let version = object["metadata"]["resourceVersion"].clone();
         let patch = json!({"metadata": {"annotations": {FOREIGN_ANNOTATION: version}}});
         chaos.record(format!("another client writes {resource}/{name}"));
         // An object that is being deleted at this moment causes no conflict.
-        let _ = admin_client::patch(&self.shared.options.api, &meant, None, "application/merge-patch+json", &patch).await;
+        let _ = admin_client::patch(&self.shared.options.api, &handle, None, "application/merge-patch+json", &patch).await;
     }
 
-    fn object(&self, place: &Place) -> Option<Value> {
-        let key: Key = (place.namespace.clone().unwrap_or_default(), place.name.clone()?);
+    fn object(&self, resource_path: &ResourcePath) -> Option<Value> {
+        let key: Key = (resource_path.namespace.clone().unwrap_or_default(), resource_path.name.clone()?);
         let registry = self.shared.options.api.registry();
-        let served = registry.find(&place.group, &place.version, &place.plural)?;
+        let served = registry.find(&resource_path.group, &resource_path.version, &resource_path.plural)?;
         self.shared.options.api.read(&served.resource, &key).map(|stored| (*stored.value).clone())
     }
 
@@ -391,17 +397,18 @@ impl ScenarioTransport {
         self.shared.options.timeline.add(Event::Request(request));
     }
 
-    fn sent_request(&self, place: &Place, verb: &'static str) -> SentRequest {
+    fn sent_request(&self, resource_path: &ResourcePath, verb: &'static str) -> SentRequest {
         let registry = self.shared.options.api.registry();
-        let kind = registry.find(&place.group, &place.version, &place.plural).map(|served| served.kind.kind.clone());
+        let kind =
+            registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).map(|served| served.kind.kind.clone());
         SentRequest {
             verb,
-            group: place.group.clone(),
-            plural: place.plural.clone(),
+            group: resource_path.group.clone(),
+            plural: resource_path.plural.clone(),
             kind: kind.unwrap_or_default(),
-            namespace: place.namespace.clone().unwrap_or_default(),
-            name: place.name.clone().unwrap_or_default(),
-            subresource: place.subresource.clone().unwrap_or_default(),
+            namespace: resource_path.namespace.clone().unwrap_or_default(),
+            name: resource_path.name.clone().unwrap_or_default(),
+            subresource: resource_path.subresource.clone().unwrap_or_default(),
             ..SentRequest::default()
         }
     }
@@ -418,7 +425,13 @@ impl ScenarioTransport {
         }
     }
 
-    async fn watch(&self, mut request: Request<Bytes>, place: Place, mut since: Option<u64>, path: String) -> Result<Answer, Error> {
+    async fn watch(
+        &self,
+        mut request: Request<Bytes>,
+        resource_path: ResourcePath,
+        mut since: Option<u64>,
+        path: String,
+    ) -> Result<Answer, Error> {
         let watches = &self.shared.watches;
         if let Some(chaos) = &self.shared.options.chaos {
             chaos.shuffle().await;
@@ -439,7 +452,7 @@ impl ScenarioTransport {
                 OnRead::Lost => ("does not open".to_owned(), Some(Err(connection_error()))),
             };
             if let Some(answered) = answered {
-                watches.note_closed(&path, &place);
+                watches.note_closed(&path, &resource_path);
                 chaos.record(format!("the watch of {path} {problem}"));
                 return answered;
             }
@@ -449,14 +462,14 @@ impl ScenarioTransport {
             Ok(answer) if answer.status < 300 => {}
             // A resource that does not exist is not watched again.
             Ok(answer) if answer.status == 404 => watches.forget(&path),
-            _ => watches.note_closed(&path, &place),
+            _ => watches.note_closed(&path, &resource_path),
         }
         answered.map(|answer| {
             if answer.status >= 300 {
                 return answer;
             }
             let delivered = since.unwrap_or_else(|| self.shared.options.api.revision());
-            let open = watches.open(path, &place, delivered);
+            let open = watches.open(path, &resource_path, delivered);
             Answer { body: open.deliver(answer.body, self.shared.options.chaos.clone()), ..answer }
         })
     }

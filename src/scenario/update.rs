@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_brackets_with_comments_is_left_alone() {
+    fn a_flow_list_with_comments_is_not_changed() {
         let text = "calls: [\n  a, # first\n  b]\n";
         assert_eq!(updated(text, list(&[new("c")])), text);
         let source = Source::new("a.yaml", text);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_are_written_so_that_they_mean_the_same() {
+    fn written_scalars_keep_their_values() {
         let fix = |value: Value| move |node: &Node| Fix::Scalar { spot: node.get("a").unwrap().spot, value: value.clone() };
         assert_eq!(updated("a: 'old' # kept\n", fix("Ready".into())), "a: Ready # kept\n");
         assert_eq!(updated("{a: 1, b: 2}\n", fix("yes".into())), "{a: \"yes\", b: 2}\n");

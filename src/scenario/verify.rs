@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::manifest::suggest::nearest;
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
@@ -58,7 +58,7 @@ pub struct ObservedObject {
 #[derive(Debug, Clone)]
 pub struct Difference {
     /// Position of the expectation.
-    pub spot: Spot,
+    pub spot: SourceSpan,
     /// The difference, in one or several lines.
     pub text: String,
     /// How `--update` can change the file to match.
@@ -68,7 +68,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(spot: Spot, text: impl Into<String>) -> Self {
+    fn new(spot: SourceSpan, text: impl Into<String>) -> Self {
         Self { spot, text: text.into(), fix: None, lines: Vec::new() }
     }
 
@@ -82,7 +82,7 @@ impl Difference {
 }
 
 /// Returns all differences.
-pub async fn verify(observations: &impl Observations, spot: Spot, expectation: &Expectation) -> Vec<Difference> {
+pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectation: &Expectation) -> Vec<Difference> {
     let mut answers = Answers::default();
     let mut failed = Vec::new();
     loop {
@@ -150,16 +150,16 @@ fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
 
 /// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.
 fn is_about<'t, W: Observations>(observations: &W, target: &'t Target) -> impl Fn(&Subject) -> bool + use<'t, W> {
-    let meant = observations.object(target).ok().map(|observed| observed.subject);
+    let wanted = observations.object(target).ok().map(|observed| observed.subject);
     move |subject: &Subject| {
-        let is_like = |meant: &Subject| meant.group == subject.group && meant.kind == subject.kind && meant.name == subject.name;
-        meant.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
+        let is_like = |wanted: &Subject| wanted.group == subject.group && wanted.kind == subject.kind && wanted.name == subject.name;
+        wanted.as_ref().is_some_and(is_like) && target.namespace.as_ref().is_none_or(|namespace| *namespace == subject.namespace)
     }
 }
 
 /// Checks the name in an expectation of nothing: such an expectation holds trivially if the name is ambiguous, or if
 /// the object never existed.
-fn check_target(observations: &impl Observations, target: &Target, spot: Spot, is_nothing: bool) -> Option<Difference> {
+fn check_target(observations: &impl Observations, target: &Target, spot: SourceSpan, is_nothing: bool) -> Option<Difference> {
     let observed = match observations.object(target) {
         Ok(observed) => observed,
         Err(error) => return Some(Difference::new(spot, error)),
@@ -168,9 +168,9 @@ fn check_target(observations: &impl Observations, target: &Target, spot: Spot, i
         return None;
     }
     let names = observations.names(&observed.subject);
-    let meant = nearest(&target.name, names.iter().map(String::as_str));
-    let meant = meant.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
-    Some(Difference::new(spot, format!("{target}: no such object ever existed{meant}")))
+    let suggestion = nearest(&target.name, names.iter().map(String::as_str));
+    let suggestion = suggestion.map(|name| format!("; did you mean `{}/{name}`?", target.resource)).unwrap_or_default();
+    Some(Difference::new(spot, format!("{target}: no such object ever existed{suggestion}")))
 }
 
 fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Difference> {

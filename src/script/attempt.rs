@@ -7,14 +7,14 @@ use rhai::{Dynamic, ImmutableString};
 
 use super::arguments::{Attempt, Offer};
 use super::context::Subhandlers;
+use super::execution::{Code, Execution, Task};
 use super::function::Ended;
 use super::script_error::Failure;
-use super::stage::{Code, Stage, Task};
 use super::subhandlers::{self, Registry};
 use super::verdict;
 use crate::handling::{Candidate, Verdict};
 
-impl Stage {
+impl Execution {
     /// Makes one attempt, with the sub-handlers that it registers. Returns the verdict, and the ids of all its sub-handlers.
     pub(super) fn attempt(self: &Rc<Self>, task: Task<'_>) -> (Verdict, Vec<String>) {
         let mut context = self.context(self.mode, &task.subject);

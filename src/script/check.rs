@@ -29,7 +29,7 @@ mod tests;
 
 use catalogue::Catalogue;
 use facts::{Unit, What};
-use flow::{Ground, Walk};
+use flow::{CodeContext, Walk};
 use names::Names;
 use program::{Code, Program};
 use report::Report;
@@ -163,19 +163,19 @@ impl Checker<'_> {
     fn walk(&self, inlines: &Compiled<'_, Binding>, expressions: &Compiled<'_, Expression>, report: &mut Report) {
         let mut walk = Walk::new(self.program, &self.declaration.indexes, report);
         for code in self.program.files() {
-            walk.enter(code, &code.top, Ground::TopLevel, &[]);
+            walk.enter(code, &code.top, CodeContext::TopLevel, &[]);
         }
         for binding in &self.declaration.bindings {
             if let Some((code, name)) = self.function_of(binding) {
                 let units = code.units.iter().filter(|unit| unit.name == *name);
-                units.for_each(|unit| walk.enter(code, unit, Ground::Function(binding.kind), &arguments::known(binding.kind)));
+                units.for_each(|unit| walk.enter(code, unit, CodeContext::Function(binding.kind), &arguments::known(binding.kind)));
             }
         }
         for (_, binding, code) in inlines {
-            walk.enter(code, &code.top, Ground::Function(binding.kind), &arguments::known(binding.kind));
+            walk.enter(code, &code.top, CodeContext::Function(binding.kind), &arguments::known(binding.kind));
         }
         for (_, expression, code) in expressions {
-            walk.enter(code, &code.top, Ground::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
+            walk.enter(code, &code.top, CodeContext::Expression, &arguments::known_in_expression(expression.kind, expression.has_value));
         }
     }
 }

@@ -332,7 +332,7 @@ pub(super) mod testing {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_must_end_cannot_be_caught() {
+    async fn terminations_cannot_be_caught() {
         let limits = Limits { operations: 100_000, ..Limits::default() };
         let budget = Rc::new(Budget::new(&limits, Stop::new()));
         let spinning = run_in(Context::new(Rc::new(environment()), budget, Mode::Function), "try { loop {} } catch {} 42");

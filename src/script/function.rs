@@ -62,7 +62,7 @@ impl Function {
         let mut caches = Caches::new();
         let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, &mut scope, None);
         match evaluation.eval_expression_tree(&Tree::from(&self.body)) {
-            Ok(value) => Ok(Ended::Fallen(value)),
+            Ok(value) => Ok(Ended::Completed(value)),
             Err(error) => match *error {
                 EvalAltResult::Return(value, _) => Ok(Ended::Returned(value)),
                 error => Err(error.into()),
@@ -90,7 +90,7 @@ pub(super) enum Ended {
     /// By a `return`, with a value or `()`.
     Returned(Dynamic),
     /// After its last statement, which has this value.
-    Fallen(Dynamic),
+    Completed(Dynamic),
 }
 
 impl Ended {
@@ -98,14 +98,14 @@ impl Ended {
     pub(super) fn result(self) -> Dynamic {
         match self {
             Self::Returned(value) => value,
-            Self::Fallen(_) => Dynamic::UNIT,
+            Self::Completed(_) => Dynamic::UNIT,
         }
     }
 
     /// Returns the value in both cases.
     pub(super) fn value(self) -> Dynamic {
         match self {
-            Self::Returned(value) | Self::Fallen(value) => value,
+            Self::Returned(value) | Self::Completed(value) => value,
         }
     }
 }

@@ -13,8 +13,8 @@ use super::call::{Call, Evaluation, Returned};
 use super::problem::Problem;
 use super::program::Program;
 use super::subject::Subject;
-pub use super::thread::Kept;
-use super::thread::{CallJob, EvaluateJob, Ingredients, Job, Thread};
+pub use super::thread::MemoryCounts;
+use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
 use super::verdict::failed;
 use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
@@ -102,10 +102,10 @@ impl Host {
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, max_fibers } = options;
-        let ingredients = Ingredients { clock, seed, api, memory: Arc::default() };
+        let settings = ThreadSettings { clock, seed, api, memory: Arc::default() };
         let threads = match threads {
-            Threads::Current => vec![here(ingredients)],
-            Threads::Own(count) => (0..count.max(1)).map(|number| own(number, ingredients.clone())).collect::<Result<_, _>>()?,
+            Threads::Current => vec![here(settings)],
+            Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
         Ok(Self { threads, fibers: Arc::new(Semaphore::new(max_fibers)), generations: AtomicU64::new(0) })
     }
@@ -166,8 +166,8 @@ impl Host {
     }
 
     /// Returns counts of the state that the script threads keep between calls.
-    pub async fn kept(&self) -> Kept {
-        let mut kept = Kept::default();
+    pub async fn kept(&self) -> MemoryCounts {
+        let mut kept = MemoryCounts::default();
         for worker in &self.threads {
             let (reply, answer) = oneshot::channel();
             // A thread that has ended keeps nothing.
@@ -198,21 +198,21 @@ fn gone() -> Vec<Problem> {
     vec![Problem::error(SourcePosition::default(), "the script thread has ended")]
 }
 
-fn here(ingredients: Ingredients) -> Worker {
+fn here(settings: ThreadSettings) -> Worker {
     let (jobs, received) = mpsc::unbounded_channel();
     // The thread's sender to itself must not keep it alive.
-    let thread = Thread::new(ingredients, jobs.downgrade());
+    let thread = Thread::new(settings, jobs.downgrade());
     drop(spawn_local(thread.run(received)));
     Worker { jobs, thread: None }
 }
 
-fn own(number: usize, ingredients: Ingredients) -> std::io::Result<Worker> {
+fn own(number: usize, settings: ThreadSettings) -> std::io::Result<Worker> {
     let (jobs, received) = mpsc::unbounded_channel();
     let runtime = Handle::current();
     let own_jobs = jobs.downgrade();
     let run = move || {
         let set = LocalSet::new();
-        let thread = Thread::new(ingredients, own_jobs);
+        let thread = Thread::new(settings, own_jobs);
         runtime.block_on(set.run_until(thread.run(received)));
     };
     let thread = std::thread::Builder::new().name(format!("script-{number}")).stack_size(THREAD_STACK).spawn(run)?;

@@ -14,7 +14,7 @@ macro_rules! target {
 }
 
 /// Registers a function for values of several types.
-macro_rules! told {
+macro_rules! log_functions {
     ($engine:ident, $name:expr, $level:expr, $($kind:ty),+) => {
         $($engine.register_fn($name, move |native: NativeCallContext<'_>, value: $kind| log(&native, $level, &Dynamic::from(value)));)+
     };
@@ -34,7 +34,7 @@ pub(super) fn register(engine: &mut Engine) {
         engine.register_fn(name, move |native: NativeCallContext<'_>| log(&native, level, &"".into()));
         engine.register_fn(name, move |native: NativeCallContext<'_>, value: Dynamic| log(&native, level, &value));
         // The language has its own functions with these names for these types, which would take precedence over a generic one.
-        told!(engine, name, level, ImmutableString, char, bool, (), f64, Array, Map, Blob);
+        log_functions!(engine, name, level, ImmutableString, char, bool, (), f64, Array, Map, Blob);
     }
 }
 
@@ -43,12 +43,12 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
     context.acts(native.fn_name())?;
     let text = convert::shown(text);
     context.budget().count_output(text.len())?;
-    tell(context.span(), level, &text);
+    write(context.span(), level, &text);
     Ok(())
 }
 
 /// Logs a line about an object.
-pub(super) fn tell(span: &tracing::Span, level: Level, text: &str) {
+pub(super) fn write(span: &tracing::Span, level: Level, text: &str) {
     span.in_scope(|| match level {
         Level::Debug => tracing::debug!(target: target!(), "{text}"),
         Level::Step => tracing::debug!(target: "kopfd::objects::steps", "{text}"),

@@ -44,7 +44,7 @@ const READING: [&str; 23] = [
 ];
 
 /// The maximum number of arguments of methods of lists and maps, without the receiver.
-const MOST_ARGUMENTS: usize = 3;
+const MAX_ARGUMENTS: usize = 3;
 
 type Thrown = Box<EvalAltResult>;
 
@@ -277,5 +277,5 @@ fn methods(engine: &Engine) -> BTreeSet<(String, usize)> {
         },
         true,
     );
-    all.into_iter().filter(|(_, arguments)| *arguments <= MOST_ARGUMENTS).collect()
+    all.into_iter().filter(|(_, arguments)| *arguments <= MAX_ARGUMENTS).collect()
 }

@@ -39,7 +39,7 @@ const TOP_LEVEL_OPERATIONS: u64 = 1_000_000;
 
 /// Limit of cached conditions of sub-handlers. Scripts may create a new text for every object; then the cache is cleared from time to
 /// time.
-const MOST_CONDITIONS: usize = 1_000;
+const MAX_CONDITIONS: usize = 1_000;
 
 /// Compiled scripts.
 pub(super) struct Scripts {
@@ -123,7 +123,7 @@ impl Scripts {
         global.lib.push(ast.shared_lib().clone());
         let function = Rc::new(Function::new("when".to_owned(), params, block_of(&ast), Rc::new(global)));
         let mut conditions = self.conditions.borrow_mut();
-        if conditions.len() >= MOST_CONDITIONS {
+        if conditions.len() >= MAX_CONDITIONS {
             conditions.clear();
         }
         conditions.insert(key, Rc::clone(&function));
@@ -157,13 +157,13 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
         };
         Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())
     };
-    let told = |problem: Problem| Problem {
+    let report = |problem: Problem| Problem {
         hint: problem.hint.or_else(|| Some("the top level of a file runs when it is loaded, and must not fail".to_owned())),
         ..problem
     };
     let thread = std::thread::Builder::new().name("top-levels".to_owned()).stack_size(TOP_LEVEL_STACK).spawn(run);
     match thread.map(std::thread::JoinHandle::join) {
-        Ok(Ok(Ok(problems))) => problems.into_iter().map(told).collect(),
+        Ok(Ok(Ok(problems))) => problems.into_iter().map(report).collect(),
         Ok(Ok(Err(error))) | Err(error) => failed(error.to_string()),
         Ok(Err(panic)) => failed(panic_text(&*panic)),
     }
@@ -245,9 +245,9 @@ impl Compiling {
     }
 
     fn problem_of(&self, name: &str, error: Box<EvalAltResult>) -> Problem {
-        let told = trace::tell(error, "the top level", name, &self.origins);
-        let place = told.place.unwrap_or_else(|| SourcePosition { file: name.into(), line: 1, column: 1 });
-        Problem::error(SourcePosition { file: self.program.declaration.root.join(place.file), ..place }, told.text)
+        let report = trace::describe(error, "the top level", name, &self.origins);
+        let place = report.place.unwrap_or_else(|| SourcePosition { file: name.into(), line: 1, column: 1 });
+        Problem::error(SourcePosition { file: self.program.declaration.root.join(place.file), ..place }, report.text)
     }
 
     fn global(&self, file: Option<&std::path::Path>) -> Option<Rc<GlobalRuntimeState>> {

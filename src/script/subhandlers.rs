@@ -14,9 +14,9 @@ use super::call::Attempted;
 use super::context::{Context, Mode, Subhandlers};
 use super::convert;
 use super::declaration::BindingKind;
+use super::execution::{Code, Execution, Task};
 use super::function::Closure;
 use super::script_error::Failure;
-use super::stage::{Code, Stage, Task};
 use super::subject::Subject;
 use super::suboptions::{Condition, Options, Written};
 use crate::handling::attempt;
@@ -26,7 +26,7 @@ use crate::handling::{Answers, Handler, Message, On, Outcome, Question, Unsettle
 
 /// The sub-handlers registered by one call of a function.
 pub(super) struct Registry {
-    stage: Rc<Stage>,
+    execution: Rc<Execution>,
     parent: Arc<Handler>,
     subject: Subject,
     handlers: Vec<Handler>,
@@ -38,9 +38,9 @@ pub(super) struct Registry {
 
 impl Registry {
     /// Returns the registry of a handler's call.
-    pub(super) fn new(stage: Rc<Stage>, parent: Arc<Handler>, subject: Subject) -> Self {
+    pub(super) fn new(execution: Rc<Execution>, parent: Arc<Handler>, subject: Subject) -> Self {
         let (handlers, codes, conditions, subrefs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { stage, parent, subject, handlers, codes, conditions, is_executed: false, subrefs }
+        Self { execution, parent, subject, handlers, codes, conditions, is_executed: false, subrefs }
     }
 
     /// Takes the ids of all sub-handlers on all levels below.
@@ -55,7 +55,7 @@ impl Registry {
                 "{name:?} cannot be the id of a sub-handler: it becomes a part of an annotation's name"
             )));
         }
-        let defaults = self.stage.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
+        let defaults = self.execution.subhandling.as_ref().map(|subhandling| subhandling.defaults.clone()).unwrap_or_default();
         let handler = Handler {
             id,
             function: code.function().title.clone(),
@@ -80,8 +80,8 @@ impl Subhandlers for RefCell<Registry> {
         let global = native.global_runtime_state();
         let closure = handed_over(function, global, arguments::known(BindingKind::Change), "the sub-handler")?;
         let conditions = self.borrow().conditions.clone();
-        let stage = Rc::clone(&self.borrow().stage);
-        let written = Written { options, conditions, compile: &mut |value, has_value| condition(&stage, value, has_value, global) };
+        let execution = Rc::clone(&self.borrow().execution);
+        let written = Written { options, conditions, compile: &mut |value, has_value| condition(&execution, value, has_value, global) };
         let options = written.read()?;
         self.borrow_mut().register(id, options, Code::Closure(closure))?;
         Ok(())
@@ -112,7 +112,7 @@ fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static
 }
 
 /// Returns a filter of a script: an expression as text, or a closure.
-fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
+fn condition(execution: &Execution, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
     if let Some(pointer) = value.read_lock::<FnPtr>() {
         let known = arguments::known_in_expression(BindingKind::Change, has_value);
         return handed_over(&pointer, global, known, "the filter").map(Condition::Closure);
@@ -120,7 +120,7 @@ fn condition(stage: &Stage, value: &Dynamic, has_value: bool, global: &GlobalRun
     let Some(text) = value.read_lock::<ImmutableString>() else {
         return Err(Failure::argument("`when` is an expression in a text, or a closure"));
     };
-    let compiled = stage.scripts.condition(&stage.engine, &text, has_value, global);
+    let compiled = execution.scripts.condition(&execution.engine, &text, has_value, global);
     compiled.map(Condition::Expression).map_err(|error| Failure::argument(format!("`when` is no expression: {error}")))
 }
 
@@ -142,7 +142,7 @@ fn run_pass(registry: &RefCell<Registry>) -> Result<Option<Duration>, Box<EvalAl
 
 /// One pass over the sub-handlers. The registry is not borrowed during it, since sub-handlers are scripts.
 struct Running {
-    stage: Rc<Stage>,
+    execution: Rc<Execution>,
     subject: Subject,
     handlers: Vec<Handler>,
     codes: Vec<Code>,
@@ -151,9 +151,9 @@ struct Running {
 
 impl Running {
     fn of(registry: &Registry) -> Self {
-        let Registry { stage, subject, handlers, codes, conditions, .. } = registry;
+        let Registry { execution, subject, handlers, codes, conditions, .. } = registry;
         Self {
-            stage: Rc::clone(stage),
+            execution: Rc::clone(execution),
             subject: subject.clone(),
             handlers: handlers.clone(),
             codes: codes.clone(),
@@ -162,51 +162,51 @@ impl Running {
     }
 
     fn run(&self) -> Result<(Option<Duration>, Vec<String>), Box<EvalAltResult>> {
-        let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
-        let clock = &self.stage.scripts.environment.clock;
+        let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
+        let clock = &self.execution.scripts.environment.clock;
         let selected = self.select()?;
-        let chance = &mut |count: usize| self.stage.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
+        let chance = &mut |count: usize| self.execution.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
         let pass =
             Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;
         let mut outcomes: Vec<(String, Outcome)> = Vec::new();
         for handler in &pass.run {
-            if self.stage.budget.ending().is_some() {
+            if self.execution.budget.ending().is_some() {
                 break;
             }
             let outcome = self.attempt(handler, &pass)?;
             outcomes.push((handler.id.clone(), outcome));
         }
         let end = pass.end(&outcomes, clock.now());
-        let mut notes = self.stage.notes.borrow_mut();
+        let mut notes = self.execution.notes.borrow_mut();
         notes.records.extend(end.store);
         notes.subrefs.extend(end.subrefs.iter().cloned());
-        let mut patch = self.stage.outputs.patch.borrow_mut();
+        let mut patch = self.execution.outputs.patch.borrow_mut();
         end.results.into_iter().for_each(|(id, result)| patch.deliver(&id, result));
         drop((notes, patch));
-        self.stage.budget.check()?;
+        self.execution.budget.check()?;
         Ok((end.delay, end.subrefs))
     }
 
     fn attempt(&self, handler: &Handler, pass: &Pass<'_>) -> Result<Outcome, Box<EvalAltResult>> {
-        let subhandling = self.stage.subhandling.as_ref().expect("there is no registry without it");
-        let clock = &self.stage.scripts.environment.clock;
+        let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
+        let clock = &self.execution.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
-        self.stage.tell(attempt::announce(handler));
+        self.execution.log_message(attempt::announce(handler));
         if let Some((outcome, message)) = attempt::check_limits(handler, record, clock.now()) {
-            self.stage.tell(message);
+            self.execution.log_message(message);
             return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
-        if self.stage.budget.ending() == Some(Ending::Cancelled) {
-            self.stage.tell(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
-            return Err(self.stage.budget.end(Ending::Cancelled));
+        if self.execution.budget.ending() == Some(Ending::Cancelled) {
+            self.execution.log_message(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            return Err(self.execution.budget.end(Ending::Cancelled));
         }
         let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
-        self.stage.tell(message);
+        self.execution.log_message(message);
         let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
-        self.stage.notes.borrow_mut().attempts.push(attempted);
+        self.execution.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)
     }
 
@@ -220,7 +220,7 @@ impl Running {
             retry,
             started,
         };
-        self.stage.attempt(task)
+        self.execution.attempt(task)
     }
 
     /// Selects the sub-handlers that take part, and evaluates the expressions of their filters.
@@ -243,19 +243,19 @@ impl Running {
 
     fn answer(&self, question: &Question) -> Result<bool, Box<EvalAltResult>> {
         let condition = &self.conditions[question.predicate.0];
-        let context = self.stage.context(Mode::Expression, &self.subject);
+        let context = self.execution.context(Mode::Expression, &self.subject);
         let offer = Offer {
             subject: &self.subject,
-            outputs: &self.stage.outputs,
-            memos: &self.stage.scripts.environment.memos,
+            outputs: &self.execution.outputs,
+            memos: &self.execution.scripts.environment.memos,
             is_writable: false,
             attempt: None,
             candidate: &question.candidate,
         };
         let values = |params: &[ImmutableString]| offer.values(params.iter().map(ImmutableString::as_str));
         let ended = match condition {
-            Condition::Expression(function) => function.run(&self.stage.engine, &context, values(&function.params)?),
-            Condition::Closure(closure) => closure.run(&self.stage.engine, &context, values(closure.params())?),
+            Condition::Expression(function) => function.run(&self.execution.engine, &context, values(&function.params)?),
+            Condition::Closure(closure) => closure.run(&self.execution.engine, &context, values(closure.params())?),
         };
         Ok(is_true(&ended?.value()))
     }

@@ -19,6 +19,7 @@ use super::call::{Call, Evaluation, Returned};
 use super::context::{Environment, Mode};
 use super::declaration::{BindingKind, Limits};
 use super::engine::{self, Sizes};
+use super::execution::{Code, Execution, Notes, Task};
 use super::fiber::Fiber;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
@@ -26,7 +27,6 @@ use super::problem::Problem;
 use super::program::Program;
 use super::rng::Rng;
 use super::scripts::Scripts;
-use super::stage::{Code, Notes, Stage, Task};
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, trace, verdict};
@@ -59,12 +59,12 @@ pub(super) enum Job {
     /// Apply or drop a transformation of a body.
     Transform(TransformJob),
     /// Count the kept state.
-    Count(oneshot::Sender<Kept>),
+    Count(oneshot::Sender<MemoryCounts>),
 }
 
 /// Counts of the state that script threads keep between calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct MemoryCounts {
     /// Memories of objects.
     pub memos: usize,
     /// Compiled conditions of sub-handlers.
@@ -75,7 +75,7 @@ pub struct Kept {
     pub generations: usize,
 }
 
-impl std::ops::AddAssign for Kept {
+impl std::ops::AddAssign for MemoryCounts {
     fn add_assign(&mut self, other: Self) {
         self.memos += other.memos;
         self.conditions += other.conditions;
@@ -112,7 +112,7 @@ pub(super) struct EvaluateJob {
 
 /// The dependencies of a thread.
 #[derive(Clone)]
-pub(super) struct Ingredients {
+pub(super) struct ThreadSettings {
     /// The clock.
     pub clock: Clock,
     /// The seed of random numbers, for reproducible simulations.
@@ -125,7 +125,7 @@ pub(super) struct Ingredients {
 
 /// A script thread.
 pub(super) struct Thread {
-    ingredients: Ingredients,
+    settings: ThreadSettings,
     generations: RefCell<HashMap<u64, Rc<Scripts>>>,
     memos: Rc<Memos>,
     transforms: Rc<Transforms>,
@@ -135,12 +135,12 @@ pub(super) struct Thread {
 
 impl Thread {
     /// Returns a thread. `jobs` is a sender to itself.
-    pub(super) fn new(ingredients: Ingredients, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
-        let memos = Rc::new(Memos::new(Arc::clone(&ingredients.memory)));
+    pub(super) fn new(settings: ThreadSettings, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
+        let memos = Rc::new(Memos::new(Arc::clone(&settings.memory)));
         // If the thread has ended, its transformations are gone.
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {
-            ingredients,
+            settings,
             generations: RefCell::default(),
             memos,
             transforms: Rc::new(Transforms::new(send)),
@@ -181,9 +181,9 @@ impl Thread {
         }
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> MemoryCounts {
         let generations = self.generations.borrow();
-        Kept {
+        MemoryCounts {
             memos: self.memos.len(),
             conditions: generations.values().map(|scripts| scripts.conditions()).sum(),
             transforms: self.transforms.len(),
@@ -195,7 +195,7 @@ impl Thread {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
-        let Ingredients { clock, seed, api, .. } = self.ingredients.clone();
+        let ThreadSettings { clock, seed, api, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
         let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, transforms };
@@ -240,7 +240,7 @@ impl Thread {
         let turn = subject.turn();
         let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
-        let stage = Rc::new(Stage {
+        let execution = Rc::new(Execution {
             engine: engine::of_thread(Sizes::of(&binding.limits)),
             budget: Rc::clone(&budget),
             outputs: Outputs::of(&subject, patch),
@@ -252,10 +252,10 @@ impl Thread {
         });
         let code = Code::Binding(Rc::clone(function));
         let attempt = {
-            let stage = Rc::clone(&stage);
+            let execution = Rc::clone(&execution);
             move || {
-                let handler = stage.subhandling.as_ref().map(|subhandling| Arc::clone(&subhandling.parent));
-                stage.attempt(Task { handler, code: &code, subject, param: &param, retry, started }).0
+                let handler = execution.subhandling.as_ref().map(|subhandling| Arc::clone(&subhandling.parent));
+                execution.attempt(Task { handler, code: &code, subject, param: &param, retry, started }).0
             }
         };
         let verdict = match Fiber::new(Rc::clone(&budget), attempt) {
@@ -266,12 +266,12 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts } = stage.notes.take();
+        let Notes { records, mut subrefs, messages, attempts } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
-        let (patch, warnings) = (stage.outputs.patch.take(), stage.outputs.warnings.take());
-        let settings = is_startup.then(|| stage.outputs.settings.take());
+        let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
+        let settings = is_startup.then(|| execution.outputs.settings.take());
         Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
     }
 
@@ -310,8 +310,8 @@ impl Thread {
             let values = offer.values(function.params.iter().map(ImmutableString::as_str));
             let ended = values.map_err(Into::into).and_then(|values| function.run(&engine, &context, values));
             let explained = |error| {
-                let told = trace::tell(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
-                format!("{}\n{}", told.text, told.trace)
+                let report = trace::describe(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
+                format!("{}\n{}", report.text, report.trace)
             };
             ended.map(|ended| subhandlers::is_true(&ended.value())).map_err(explained)
         };

@@ -52,7 +52,7 @@ impl Origin {
 
 /// The description of an error.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ErrorReport {
     /// The value that the script threw, if it did.
     pub thrown: Option<Failure>,
     /// Why the call must end, if it must.
@@ -73,7 +73,7 @@ struct Frame {
 
 /// Returns the description of an error from a function of a source.
 #[expect(clippy::boxed_local, reason = "errors of the interpreter come in boxes")]
-pub(super) fn tell(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> Told {
+pub(super) fn describe(error: Box<EvalAltResult>, function: &str, source: &str, origins: &BTreeMap<String, Origin>) -> ErrorReport {
     let (frames, leaf) = unwind(*error, function, source);
     let innermost = frames.last().expect("there is a frame at least for the function that was called");
     let place = origins.get(&innermost.source).filter(|_| !innermost.position.is_none()).map(|origin| origin.place(innermost.position));
@@ -89,7 +89,7 @@ pub(super) fn tell(error: Box<EvalAltResult>, function: &str, source: &str, orig
         },
         leaf => (None, None, humanise(leaf)),
     };
-    Told { thrown, ending, text, place, trace }
+    ErrorReport { thrown, ending, text, place, trace }
 }
 
 /// Splits the nested errors of calls, the outermost first.
@@ -240,7 +240,7 @@ mod tests {
     use super::type_title;
 
     #[test]
-    fn types_are_told_in_words_also_where_there_are_several() {
+    fn types_are_named_in_messages() {
         assert_eq!(type_title("&str | ImmutableString | String"), "a text");
         assert_eq!(type_title("i64 | array"), "a list or an integer");
         assert_eq!(type_title("kopfd::script::view::View"), "a part of the object");

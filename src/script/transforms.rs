@@ -54,7 +54,7 @@ impl Transforms {
     pub(super) fn keep(&self, apply: Apply) -> Transform {
         let number = self.next.replace(self.next.get() + 1);
         self.known.borrow_mut().insert(number, apply);
-        Transform::Function(Arc::new(Travelling { number, jobs: Arc::clone(&self.jobs) }))
+        Transform::Function(Arc::new(StoredTransform { number, jobs: Arc::clone(&self.jobs) }))
     }
 
     /// Returns the number of stored transformations.
@@ -79,24 +79,24 @@ impl Transforms {
 }
 
 /// The part of a transformation that belongs to the patch.
-struct Travelling {
+struct StoredTransform {
     number: u64,
     jobs: Jobs,
 }
 
-impl BodyFunction for Travelling {
+impl BodyFunction for StoredTransform {
     fn start(&self, body: Value, reply: Reply) {
         (self.jobs)(TransformJob::Apply { number: self.number, body, reply });
     }
 }
 
-impl Drop for Travelling {
+impl Drop for StoredTransform {
     fn drop(&mut self) {
         (self.jobs)(TransformJob::Forget(self.number));
     }
 }
 
-impl fmt::Debug for Travelling {
+impl fmt::Debug for StoredTransform {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "transformation {}", self.number)
     }

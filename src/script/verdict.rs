@@ -24,17 +24,17 @@ pub(super) fn of_result(result: &Dynamic) -> Verdict {
 /// Returns the verdict of a function's error.
 pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
     let source = function.global.source().unwrap_or_default();
-    let told = trace::tell(error, &function.title, source, origins);
+    let report = trace::describe(error, &function.title, source, origins);
     // Even if the interpreter ignores the error, as in sorting, the call has ended.
-    if let Some(ending) = budget.ending().or(told.ending) {
-        return of_ending(ending, budget, Some(told.trace));
+    if let Some(ending) = budget.ending().or(report.ending) {
+        return of_ending(ending, budget, Some(report.trace));
     }
-    let Some(failure) = told.thrown else { return failed(told.text, Some(told.trace)) };
+    let Some(failure) = report.thrown else { return failed(report.text, Some(report.trace)) };
     match failure.meaning {
         Meaning::Temporary(delay) => Verdict::Temporary { text: Some(failure.message).filter(|text| !text.is_empty()), delay },
         Meaning::Permanent => Verdict::Permanent { text: failure.message },
         Meaning::Reject => Verdict::Rejected { text: failure.message, code: failure.status.unwrap_or(REJECTED) },
-        Meaning::Host(_) => failed(failure.message, Some(told.trace)),
+        Meaning::Host(_) => failed(failure.message, Some(report.trace)),
     }
 }
 

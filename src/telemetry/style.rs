@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn success_and_failure_are_told_apart() {
+    fn success_and_failure_have_different_styles() {
         let style = |message| Style::of(Level::INFO, message);
         assert_eq!(style("Handler 'f' succeeded."), Style::Success);
         assert_eq!(style("Creation is processed: 1 succeeded; 0 failed."), Style::Success);

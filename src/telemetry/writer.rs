@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_goes_on_while_the_reader_takes_something() {
+    fn a_flush_continues_while_the_reader_makes_progress() {
         let (writer, mut reader) = start();
         let line = format!("{}\n", "x".repeat(999));
         for _ in 0..1000 {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::harness::{Client, PATIENCE, Process, eventually};
+use crate::harness::{Client, Process, TIMEOUT, eventually};
 
 /// A running `kopfd apiserver`. It is killed when this is dropped.
 pub(crate) struct Embedded {
@@ -78,8 +78,8 @@ impl Embedded {
     }
 
     /// Fails the case if the server has ended.
-    pub(crate) fn must_run(&self) {
-        self.process.must_run();
+    pub(crate) fn expect_running(&self) {
+        self.process.expect_running();
     }
 
     /// Returns the path of the server's kubeconfig.
@@ -96,8 +96,8 @@ impl Embedded {
     fn wait_until_ready(&self) {
         // The kubeconfig is written when the socket is open; that of an earlier start is overwritten before the line is printed.
         let ready = || self.process.log().lines().filter(|line| line.contains("listens on")).count();
-        eventually("the embedded server listens", PATIENCE, || {
-            self.process.must_run();
+        eventually("the embedded server listens", TIMEOUT, || {
+            self.process.expect_running();
             (ready() > 0).then_some(())
         });
     }

@@ -4,9 +4,9 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::harness::{PATIENCE, Process, child, eventually};
+use crate::context::{CaseContext, Server, compare};
+use crate::harness::{Process, TIMEOUT, child, eventually};
 use crate::normal;
-use crate::stage::{Server, Stage, compare};
 use crate::words::words;
 
 /// Numbers the logs of running commands.
@@ -14,7 +14,7 @@ static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// The result of a command on the embedded server; the real one gave the same, unless a difference is listed.
 pub(crate) struct Answer<'s, 'w> {
-    stage: &'s Stage<'w>,
+    context: &'s CaseContext<'w>,
     command: String,
     /// The standard output.
     pub(crate) stdout: String,
@@ -25,82 +25,82 @@ pub(crate) struct Answer<'s, 'w> {
 
 /// A running command on both servers.
 pub(crate) struct Running<'s, 'w> {
-    stage: &'s Stage<'w>,
+    context: &'s CaseContext<'w>,
     command: String,
     processes: [Process; 2],
 }
 
 impl Answer<'_, '_> {
     /// Checks that a text was printed.
-    pub(crate) fn prints(self, text: &str) -> Self {
+    pub(crate) fn expect_output(self, text: &str) -> Self {
         let is_so = self.stdout.contains(text);
-        self.must(is_so, &format!("does not print {text:?}"))
+        self.check(is_so, &format!("does not print {text:?}"))
     }
 
     /// Checks that exactly these lines were printed, up to spaces.
-    pub(crate) fn prints_lines(self, lines: &[&str]) -> Self {
+    pub(crate) fn expect_lines(self, lines: &[&str]) -> Self {
         let printed = normal::text(&self.stdout);
         let is_so = printed.lines().map(str::trim).eq(lines.iter().copied());
-        self.must(is_so, &format!("does not print {lines:?}"))
+        self.check(is_so, &format!("does not print {lines:?}"))
     }
 
     /// Checks that a text was not printed.
-    pub(crate) fn hides(self, text: &str) -> Self {
+    pub(crate) fn expect_absent(self, text: &str) -> Self {
         let is_so = !self.stdout.contains(text);
-        self.must(is_so, &format!("prints {text:?}"))
+        self.check(is_so, &format!("prints {text:?}"))
     }
 
     /// Checks that a text is in the error output.
-    pub(crate) fn complains(self, text: &str) -> Self {
+    pub(crate) fn expect_stderr(self, text: &str) -> Self {
         let is_so = self.stderr.contains(text);
-        self.must(is_so, &format!("does not complain {text:?}"))
+        self.check(is_so, &format!("does not complain {text:?}"))
     }
 
-    fn must(self, is_so: bool, problem: &str) -> Self {
+    fn check(self, is_so: bool, problem: &str) -> Self {
         if !is_so {
-            let Self { stage, command, stdout, stderr, .. } = &self;
-            stage.mismatch(format!("kubectl {command} {problem}, but:\n{stdout}{stderr}"));
+            let Self { context, command, stdout, stderr, .. } = &self;
+            context.mismatch(format!("kubectl {command} {problem}, but:\n{stdout}{stderr}"));
         }
         self
     }
 }
 
-impl<'w> Stage<'w> {
+impl<'w> CaseContext<'w> {
     /// Runs a command that succeeds.
     pub(crate) fn kubectl(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
         let is_so = answer.code == Some(0);
-        answer.must(is_so, "fails")
+        answer.check(is_so, "fails")
     }
 
     /// Runs a command that succeeds, with a standard input.
     pub(crate) fn kubectl_with(&self, command: &str, input: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, Some(input));
         let is_so = answer.code == Some(0);
-        answer.must(is_so, "fails")
+        answer.check(is_so, "fails")
     }
 
     /// Runs a command that fails.
     pub(crate) fn kubectl_fails(&self, command: &str) -> Answer<'_, 'w> {
         let answer = self.run(command, None);
         let is_so = answer.code.is_some_and(|code| code != 0);
-        answer.must(is_so, "does not fail")
+        answer.check(is_so, "does not fail")
     }
 
     /// Starts a command that keeps running.
     pub(crate) fn start_kubectl(&self, command: &str) -> Running<'_, 'w> {
-        self.world().count();
+        self.servers().count();
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let processes = self.world().servers().each_ref().map(|server| {
+        let processes = self.servers().servers().each_ref().map(|server| {
             let log = self.directory.join(format!("kubectl-{number}-{}.log", server.title));
             Process::start("kubectl", &mut self.command(server, command), &log)
         });
-        Running { stage: self, command: command.to_owned(), processes }
+        Running { context: self, command: command.to_owned(), processes }
     }
 
     fn run(&self, command: &str, input: Option<&str>) -> Answer<'_, 'w> {
-        self.world().count();
-        let [embedded, real] = self.world().servers();
+        self.servers().count();
+        let [embedded, real] = self.servers().servers();
         let [mut ours, mut theirs] = [embedded, real].map(|server| self.command(server, command));
         let (ours, theirs) = std::thread::scope(|scope| {
             let other = scope.spawn(|| output(&mut theirs, input));
@@ -113,14 +113,14 @@ impl<'w> Stage<'w> {
             normal::text(&format!("exit {}\n{stdout}\n-- errors\n{stderr}", code.unwrap_or(-1)))
         };
         self.judge(command, &shown(&ours), &shown(&theirs));
-        Answer { stage: self, command: command.to_owned(), stdout: ours.0, stderr: ours.1, code: ours.2 }
+        Answer { context: self, command: command.to_owned(), stdout: ours.0, stderr: ours.1, code: ours.2 }
     }
 
     fn judge(&self, command: &str, ours: &str, theirs: &str) {
         if ours == theirs {
             return;
         }
-        let is_excused = self.world().excuse(&self.title, command).is_some_and(|excuse| excuse.covers(ours, theirs));
+        let is_excused = self.servers().excuse(&self.title, command).is_some_and(|excuse| excuse.covers(ours, theirs));
         if !is_excused {
             self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));
         }
@@ -131,7 +131,7 @@ impl<'w> Stage<'w> {
         let mut command = Command::new("timeout");
         command
             .args(["--kill-after=1", "60"])
-            .arg(&self.world().tools().kubernetes)
+            .arg(&self.servers().tools().kubernetes)
             .arg("kubectl")
             .arg(format!("--namespace={}", self.namespace))
             .args(words(line))
@@ -150,9 +150,9 @@ impl Running<'_, '_> {
     /// Waits until both have printed a text.
     pub(crate) fn until(&self, text: &str) {
         for process in &self.processes {
-            eventually(&format!("kubectl {} writes {text:?}", self.command), PATIENCE / 2, || {
+            eventually(&format!("kubectl {} writes {text:?}", self.command), TIMEOUT / 2, || {
                 process.log().contains(text).then_some(()).or_else(|| {
-                    process.must_run();
+                    process.expect_running();
                     None
                 })
             });
@@ -172,7 +172,7 @@ impl Running<'_, '_> {
     /// Waits until both have succeeded, compares their outputs, and returns that of the embedded server.
     pub(crate) fn finish(self) -> String {
         for process in &self.processes {
-            let status = eventually(&format!("kubectl {} ends", self.command), PATIENCE / 2, || process.ended());
+            let status = eventually(&format!("kubectl {} ends", self.command), TIMEOUT / 2, || process.ended());
             assert!(status.success(), "kubectl {} ends with {status}:\n{}", self.command, process.log());
         }
         self.judge()
@@ -188,7 +188,7 @@ impl Running<'_, '_> {
 
     fn judge(&self) -> String {
         let [ours, theirs] = self.logs();
-        self.stage.judge(&self.command, &normal::text(&ours), &normal::text(&theirs));
+        self.context.judge(&self.command, &normal::text(&ours), &normal::text(&theirs));
         ours
     }
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its progress")]
 
 mod cases;
+mod context;
 mod differences;
 mod embedded;
 mod excuse;
@@ -15,13 +16,12 @@ mod excuse;
 mod harness;
 mod kubectl;
 mod normal;
-mod stage;
 mod words;
 
 use std::process::ExitCode;
 
+use context::{Servers, THREADS};
 use harness::{Options, run_titled};
-use stage::{THREADS, World};
 
 fn main() -> ExitCode {
     let options = match Options::read("clients", std::env::args().skip(1)) {
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     println!("starting both API servers in {}", options.directory.display());
-    let world = World::start(&options);
-    let passed = run_titled(&titles, options.threads.min(THREADS), |number| parts[number].play(number, &world));
-    let is_listed_in_vain = world.tell_differences(&titles);
-    println!("{} commands of kubectl were given to both servers", world.commands());
+    let servers = Servers::start(&options);
+    let passed = run_titled(&titles, options.threads.min(THREADS), |number| parts[number].run(number, &servers));
+    let is_listed_in_vain = servers.print_differences(&titles);
+    println!("{} commands of kubectl were given to both servers", servers.commands());
     if passed && !is_listed_in_vain { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -156,7 +156,7 @@ fn causes_that_begin_again_are_found() {
 }
 
 #[test]
-fn resumptions_that_are_repeated_in_one_life_are_found() {
+fn repeated_resumptions_of_one_run_are_found() {
     let entries = entries_of(|_| {}, Scene::forget_handling);
     assert!(check_repetitions(&entries).is_err(), "{:?}", ids(&entries));
 }

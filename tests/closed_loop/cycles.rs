@@ -24,7 +24,7 @@ fn scene(input: &Value) -> Scene {
 fn played(input: &Value) -> Scene {
     in_virtual_time(async {
         let scene = scene(input);
-        scene.play(input).await;
+        scene.run(input).await;
         scene
     })
 }

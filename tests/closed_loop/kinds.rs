@@ -7,7 +7,7 @@ use kopfd::cluster::{Error, PartialMetadata, Seen, Sink as _};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::EventKind;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{ActivityMonitor, Pace};
+use kopfd::reactor::{ActivityMonitor, WorkerSettings};
 use kopfd::telemetry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn scene(handler: Value) -> Scene {
 }
 
 fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
-    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"))
+    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"))
 }
 
 /// Passes the present state of the object to a watch.
@@ -102,7 +102,7 @@ fn workers_finish_within_their_grace_and_are_ended_after_it() {
 fn workers_are_cancelled_with_the_operator_that_has_started_them() {
     let scene = scene(json!({"on": "create", "id": "a", "script": [{"takes": 5}]}));
     let lives = Stop::new();
-    let kind = Arc::new(kind(&scene).with_lives(&lives));
+    let kind = Arc::new(kind(&scene).with_stop(&lives));
     let patches = in_virtual_time(patches_after(&scene, &kind, async || lives.request("the operator is gone")));
     assert_eq!(patches, 0);
 }
@@ -114,17 +114,17 @@ fn a_watch_is_waited_for_until_its_first_list_or_its_end() {
     let kind = Arc::new(kind(&scene).with_monitor(Some(Arc::clone(&monitor))));
     in_virtual_time(async {
         let mut sink = KindSink::new(Arc::clone(&kind));
-        assert!(!monitor.is_calm());
+        assert!(!monitor.is_quiet());
         for _ in 0..2 {
             sink.listed().await;
-            assert!(monitor.is_calm());
+            assert!(monitor.is_quiet());
         }
         drop(sink);
-        assert!(monitor.is_calm());
+        assert!(monitor.is_quiet());
         let unlisted = KindSink::new(kind);
-        assert!(!monitor.is_calm());
+        assert!(!monitor.is_quiet());
         drop(unlisted);
-        assert!(monitor.is_calm());
+        assert!(monitor.is_quiet());
     });
 }
 
@@ -134,7 +134,7 @@ fn a_watch_in_trouble_says_so_for_debugging() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let ear = Arc::clone(&heard);
     let _guard = telemetry::listen(tracing::Level::DEBUG, Clock::system(), move |line| ear.lock().push(line.message));
-    KindSink::new(Arc::new(kind(&scene))).troubled(&Error::of_answer(500, None, b""));
+    KindSink::new(Arc::new(kind(&scene))).request_failed(&Error::of_answer(500, None, b""));
     assert!(heard.lock().iter().any(|line| line.contains("A watch is in trouble.")), "{:?}", heard.lock());
 }
 
@@ -160,7 +160,7 @@ fn workers_that_sleep_until_a_retry_do_not_hold_up_the_end() {
 fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Duration) {
     let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
     let (world, served) = (Arc::clone(&scene.world), Arc::clone(&scene.served));
-    let kind = Arc::new(Kind::new(world, served, Arc::new(Pace::default()), worker_limit, Arc::from("test")));
+    let kind = Arc::new(Kind::new(world, served, Arc::new(WorkerSettings::default()), worker_limit, Arc::from("test")));
     in_virtual_time(async {
         let mut sink = KindSink::new(Arc::clone(&kind));
         let began = Instant::now();

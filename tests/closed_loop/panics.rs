@@ -14,7 +14,8 @@ use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{
-    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Pace, Patcher, Scripts,
+    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Patcher, Scripts,
+    WorkerSettings,
 };
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
@@ -186,7 +187,7 @@ struct Run {
     called: BTreeMap<String, usize>,
     reports: usize,
     updated_to: Value,
-    story: Vec<Value>,
+    timeline: Vec<Value>,
     is_gone: bool,
 }
 
@@ -208,10 +209,10 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     PANICS.set(panics);
     let monitor = Arc::new(ActivityMonitor::default());
     let world = Arc::new(Panicking::new(&scene.world));
-    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(Pace::default()), None, Arc::from("test"));
+    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"));
     let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read));
     let server = &scene.world.server;
-    let act = async {
+    let apply_entry = async {
         server.announce(EventKind::Added);
         tokio::time::sleep(Duration::from_mins(1)).await;
         if !matches!(panics, Panics::Always(_)) {
@@ -241,11 +242,11 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         }
     };
     tokio::select! {
-        () = act => {}
+        () = apply_entry => {}
         () = feed => unreachable!("the server goes on for ever"),
     }
     assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
-    assert!(monitor.is_calm(), "{panics:?}: a worker counts as running");
+    assert!(monitor.is_quiet(), "{panics:?}: a worker counts as running");
     assert!(kind.memories.is_empty(), "{panics:?}: the deleted object is remembered");
     let (mut called, mut updated_to) = (BTreeMap::new(), Value::Null);
     for call in scene.world.timeline.with("call") {
@@ -256,8 +257,8 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
     }
     let is_report = |line: &&Value| line[0] == "ERROR" && line[1].as_str().unwrap_or_default().contains(INJECTED);
     let reports = scene.world.timeline.logs().iter().filter(is_report).count();
-    let story = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
-    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, story, is_gone: server.is_gone() }
+    let timeline = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
+    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, timeline, is_gone: server.is_gone() }
 }
 
 #[test]
@@ -277,23 +278,23 @@ fn a_panic_at_any_point_of_a_worker_delays_the_object_and_nothing_else() {
 }
 
 #[test]
-fn panics_that_go_on_are_not_a_busy_loop_and_the_object_goes_on_after_them() {
+fn repeated_panics_are_throttled_and_the_object_is_handled_afterwards() {
     let effects = ["read", "call", "apply", "applied", "clock", "evaluate"];
     let events = ["message", "wants_debugging", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
     for point in effects.into_iter().chain(events) {
         let run = in_virtual_time(run(Panics::Always(point), Duration::from_mins(10)));
         // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
         assert!((2..=40).contains(&run.raised), "{point}: {} panics", run.raised);
-        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.story);
+        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.timeline);
     }
 }
 
 #[test]
-fn a_call_that_is_cancelled_though_the_operator_goes_on_is_made_again() {
+fn a_cancelled_call_is_repeated_if_the_operator_continues() {
     let run = in_virtual_time(run(Panics::Cancelled, Duration::ZERO));
-    assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.story);
+    assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.timeline);
     let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";
-    assert_eq!(run.story.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.story);
+    assert_eq!(run.timeline.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.timeline);
 }
 
 #[test]
@@ -305,7 +306,13 @@ fn a_call_that_is_cancelled_at_the_end_of_the_operator_is_no_defect() {
     let input = json!({"handlers": [{"on": "create", "id": "created", "script": [{"takes": 2.5}]}]});
     let scene = Scene::of(&input, object).expect("the handler makes sense");
     PANICS.set(Panics::Cancelled);
-    let kind = Kind::new(Arc::new(Panicking::new(&scene.world)), Arc::clone(&scene.served), Arc::new(Pace::default()), None, "test".into());
+    let kind = Kind::new(
+        Arc::new(Panicking::new(&scene.world)),
+        Arc::clone(&scene.served),
+        Arc::new(WorkerSettings::default()),
+        None,
+        "test".into(),
+    );
     let kind = Arc::new(kind);
     in_virtual_time(async {
         let text = scene.world.server.object().to_string();
@@ -337,11 +344,11 @@ fn endless_delays_and_limits_are_no_overflow() {
     });
     let scene = in_virtual_time(async {
         let scene = Scene::of(&input, object).expect("the handlers make sense");
-        scene.play(&input).await;
+        scene.run(&input).await;
         scene
     });
-    let told = scene.world.timeline.logs();
-    assert!(!told.iter().any(|line| line[1].as_str().unwrap_or_default().contains("defect")), "{told:#?}");
+    let messages = scene.world.timeline.logs();
+    assert!(!messages.iter().any(|line| line[1].as_str().unwrap_or_default().contains("defect")), "{messages:#?}");
     let called: Vec<Value> = scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
-    assert_eq!(called, ["created", "deleted"], "{told:#?}");
+    assert_eq!(called, ["created", "deleted"], "{messages:#?}");
 }

@@ -30,7 +30,7 @@ fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
     });
     let scene = in_virtual_time(async {
         let scene = Scene::of(&input, object).expect("the handlers make sense");
-        let act = async {
+        let apply_entry = async {
             let server = &scene.world.server;
             server.announce(EventKind::Listed);
             for number in 0..5 {
@@ -45,7 +45,7 @@ fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
             tokio::time::sleep(Duration::from_mins(1)).await;
         };
         tokio::select! {
-            () = act => {}
+            () = apply_entry => {}
             () = scene.live() => unreachable!("the scene goes on for ever"),
         }
         scene
@@ -53,11 +53,11 @@ fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
     assert!(scene.world.server.is_gone() && scene.memories.is_empty());
     assert!(scene.world.timeline.with("call").is_empty(), "no handler gets an object that cannot be read");
     let logs = scene.world.timeline.logs();
-    let told: Vec<&str> = logs.iter().filter_map(|line| line[1].as_str()).collect();
+    let messages: Vec<&str> = logs.iter().filter_map(|line| line[1].as_str()).collect();
     let expected = [
         "The object cannot be read and is not handled: recursion limit exceeded at line 1 column ",
         "Removing the finalizer without calling any handlers, since the object cannot be read.",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    assert!(told.iter().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{told:?}");
+    assert_eq!(messages.len(), expected.len(), "{messages:?}");
+    assert!(messages.iter().zip(expected).all(|(line, expected)| line.starts_with(expected)), "{messages:?}");
 }

@@ -6,7 +6,7 @@
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
 
-#[allow(dead_code, reason = "the other test that plays scenes uses other parts of the world")]
+#[allow(dead_code, reason = "the other test with scenes uses other parts of this module")]
 #[path = "../world/mod.rs"]
 mod world;
 

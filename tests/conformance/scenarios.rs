@@ -22,7 +22,7 @@ pub(crate) fn run_embedded(case: &Value) -> Result<(), String> {
 async fn judge(case: &Value, scene: Result<Scene, Contradiction>) -> Result<(), String> {
     let (input, expected) = (&case["input"], &case["expected"]);
     let scene = scene.map_err(|contradiction| contradiction.to_string())?;
-    scene.play(input).await;
+    scene.run(input).await;
     let timeline = &scene.world.timeline;
     same_timeline(&expected["timeline"], &timeline.entries())?;
     same_logs(&expected["logs"], &timeline.logs())?;

@@ -19,7 +19,7 @@ use kopfd::object::{Patch, Resource};
 use kopfd::persistence::Storages;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error, EventStream, Indexing, Pace, Patcher, Scripts};
+use kopfd::reactor::{Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -158,9 +158,9 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
     let handlers = [Arc::new(Handler { selectors, ..Handler::simple("create", On::Create) })];
     let storages = Arc::new(Storages::default());
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
-    let pace = Pace { consistency_timeout: Duration::ZERO, ..Pace::default() };
+    let settings = WorkerSettings { consistency_timeout: Duration::ZERO, ..WorkerSettings::default() };
     let world = Arc::new(Sending { client: client.clone(), clock, events: EventStream::default() });
-    let kind = Arc::new(Kind::new(world, served, Arc::new(pace), None, Arc::from("burst")));
+    let kind = Arc::new(Kind::new(world, served, Arc::new(settings), None, Arc::from("burst")));
     let mut watcher = Watcher::new(client, resource, None).unwrap();
     let (mut sink, stop) = (KindSink::new(Arc::clone(&kind)), Stop::new());
     let done = async {
@@ -169,7 +169,7 @@ async fn ten_thousand_events_of_ten_thousand_objects_open_few_connections() {
         }
     };
     tokio::select! {
-        () = watcher.run(&mut sink, &stop) => unreachable!("nobody asks for the stop"),
+        () = watcher.run(&mut sink, &stop) => unreachable!("the stop is never requested"),
         ended = tokio::time::timeout(Duration::from_mins(2), done) => {
             assert!(ended.is_ok(), "only {} of {OBJECTS} objects were patched", server.patched.load(Ordering::SeqCst));
         }

@@ -56,6 +56,6 @@ fn an_operator_that_cannot_start_ends_the_process_and_the_others_stop() {
     let (code, log) = run_behind_a_dead_proxy(folder.path(), &folder.path().join("kubeconfig"));
     assert_eq!(server.interrupt(), Some(0));
     assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("Operator 'b' cannot continue: failed to find out the kinds of the cluster"), "{log}");
+    assert!(log.contains("Operator 'b' cannot continue: failed to discover the kinds of the cluster"), "{log}");
     assert!(log.contains("Operator 'a' has stopped."), "{log}");
 }

@@ -92,7 +92,7 @@ fn kopfd() -> &'static Sources {
 }
 
 #[test]
-fn every_module_uses_only_what_it_may() {
+fn every_module_uses_only_allowed_modules() {
     tell(kopfd().references().filter_map(|reference| offence(&reference)));
 }
 
@@ -150,7 +150,7 @@ fn no_dependency_has_another_name() {
 }
 
 #[test]
-fn what_is_forbidden_is_seen_in_every_spelling() {
+fn forbidden_references_are_found_in_every_spelling() {
     let offences = |file: &str, text: &str| {
         let sources = Sources::of(&[
             (file, text),

@@ -140,7 +140,7 @@ impl Sources {
 
     fn definition_within(&self, path: &[String], steps: usize) -> Option<&str> {
         // Longer chains of imports are cycles.
-        const MOST_STEPS: usize = 20;
+        const MAX_STEPS: usize = 20;
         let mut module = ModulePath::new();
         for (index, segment) in path.iter().enumerate() {
             let inner: ModulePath = module.iter().cloned().chain([segment.clone()]).collect();
@@ -149,7 +149,7 @@ impl Sources {
                 continue;
             }
             let imported = self.imports.get(&module).and_then(|names| names.get(segment));
-            if let Some(imported) = imported.filter(|_| steps < MOST_STEPS) {
+            if let Some(imported) = imported.filter(|_| steps < MAX_STEPS) {
                 let Target::Internal(mut target) = self.resolve(&module, imported) else { return None };
                 target.extend(path[index + 1..].iter().cloned());
                 return self.definition_within(&target, steps + 1);

@@ -26,8 +26,8 @@ fn wrong_scripts_are_not_installed() {
         (Operator::new("sleep(1);").runs("1"), "not available in the top level"),
         (Operator::new("throw \"no\";").runs("1"), "no"),
     ] {
-        let told = problems(operator);
-        assert!(told.iter().any(|text| text.contains(part)), "{part}: {told:?}");
+        let found = problems(operator);
+        assert!(found.iter().any(|text| text.contains(part)), "{part}: {found:?}");
     }
 }
 
@@ -36,8 +36,8 @@ fn a_circle_of_imports_is_shown() {
     let operator = Operator::new("import \"lib/b\" as b;")
         .with_file("lib/b.rhai", "import \"./c\" as c;")
         .with_file("lib/c.rhai", "import \"main\" as m;");
-    let told = problems(operator.runs("1")).join("\n");
-    assert!(told.contains("lib/b.rhai -> lib/c.rhai -> main.rhai"), "{told}");
+    let found = problems(operator.runs("1")).join("\n");
+    assert!(found.contains("lib/b.rhai -> lib/c.rhai -> main.rhai"), "{found}");
 }
 
 #[test]

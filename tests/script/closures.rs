@@ -144,7 +144,7 @@ fn changes_that_contradict_each_other_are_errors_with_their_place() {
 }
 
 #[test]
-fn a_variable_that_a_method_of_the_script_works_on_is_said_to_be_in_use() {
+fn a_variable_used_by_its_own_method_is_reported_as_in_use() {
     let text = "fn keep(f) { this.retain(f) } let l = [1, 2]; l.keep(|x| x > l[0]); return l;";
     assert_eq!(failure(text), "a variable is in use by the method that calls this closure: give the closure a copy, made before the call");
 }

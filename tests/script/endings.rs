@@ -48,7 +48,7 @@ fn a_file_s_function_follows_the_same_rule() {
 }
 
 #[test]
-fn what_is_thrown_decides_what_follows() {
+fn the_thrown_error_decides_the_outcome() {
     let temporary = |text: Option<&str>, delay| Verdict::Temporary { text: text.map(Into::into), delay };
     assert_eq!(run("throw temporary();").verdict, temporary(None, Some(TEMPORARY_DELAY)));
     assert_eq!(run("throw temporary(\"later\", 5);").verdict, temporary(Some("later"), Some(Duration::from_secs(5))));
@@ -67,7 +67,7 @@ fn what_is_thrown_decides_what_follows() {
 }
 
 #[test]
-fn what_is_caught_can_be_looked_at() {
+fn caught_errors_can_be_inspected() {
     let text = "try { throw temporary(\"x\", 5) } catch (e) { return [e.kind, e.message, e.status, e.anything]; }";
     assert_eq!(result(text), json!(["temporary", "x", null, null]));
     assert_eq!(result("try { sleep(\"so\" + \"on\") } catch (e) { return e.kind; }"), json!("argument"));
@@ -76,7 +76,7 @@ fn what_is_caught_can_be_looked_at() {
 }
 
 #[test]
-fn what_was_changed_before_a_failure_is_kept() {
+fn changes_before_a_failure_are_kept() {
     let returned = run("patch.status.x = 1; throw \"no\";");
     assert_eq!(Value::Object(returned.patch.merge), json!({"status": {"x": 1}}));
 }
@@ -138,11 +138,11 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
             .runs("let f = || { loop {} };\n  f.call();");
         operator.declaration.bindings[2].limits.operations = 10_000;
         let world = operator.start().await;
-        let told = |verdict| match verdict {
+        let message = |verdict| match verdict {
             Verdict::Failed { text, trace, .. } => format!("{text}\n{}", trace.unwrap_or_default()),
             other => panic!("{other:?}"),
         };
-        insta::assert_snapshot!(told(world.call(0).await.verdict), @r"
+        insta::assert_snapshot!(message(world.call(0).await.verdict), @r"
         there is no `oops` in `()`: what is before it is missing (use `?.` where it may be)
           --> deeper (lib/util.rhai:5:23)
           5 |     let x = spec.nope.oops;
@@ -152,13 +152,13 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
           called from map (main.rhai:4:9)
           called from f (main.rhai:4:9)
         ");
-        insta::assert_snapshot!(told(world.call(1).await.verdict), @r#"
+        insta::assert_snapshot!(message(world.call(1).await.verdict), @r#"
         inline
           --> inline (operator.yaml:11:8)
           11 | throw "inline";
              | ^
         "#);
-        insta::assert_snapshot!(told(world.call(2).await.verdict), @r"
+        insta::assert_snapshot!(message(world.call(2).await.verdict), @r"
         the call has used up its budget: 10000 operations (limits.operations)
           --> inline (operator.yaml:11:12)
           11 |   f.call();
@@ -223,7 +223,7 @@ fn calls_of_one_object_do_not_mix_between_waits() {
 }
 
 #[test]
-fn a_spinning_script_gives_way_to_others_of_its_thread() {
+fn a_spinning_script_yields_to_others_of_its_thread() {
     in_virtual_time(async {
         let world = Operator::new("").runs("loop {}").runs("return 1;").start().await;
         let world = Arc::new(world);
@@ -240,7 +240,7 @@ fn a_spinning_script_gives_way_to_others_of_its_thread() {
 }
 
 #[test]
-fn a_transformation_runs_when_it_is_asked_for() {
+fn a_transformation_runs_on_request() {
     in_virtual_time(async {
         let text = "let by = 2; patch.transform(|body| { body.spec.size += by; return body; });";
         let world = Operator::new("").runs(text).runs("patch.transform(|body| { sleep(1); body });").start().await;

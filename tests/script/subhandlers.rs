@@ -126,7 +126,7 @@ fn filters_of_sub_handlers_are_those_of_manifests() {
 }
 
 #[test]
-fn mistakes_in_options_are_told() {
+fn mistakes_in_options_are_reported() {
     in_virtual_time(async {
         for (text, part) in [
             ("subhandler(\"a\", #{retires: 1}, || 1);", "unknown option `retires`"),
@@ -143,7 +143,7 @@ fn mistakes_in_options_are_told() {
 }
 
 #[test]
-fn what_options_do_not_say_is_as_the_operator_has_it() {
+fn missing_options_default_to_those_of_the_operator() {
     in_virtual_time(async {
         let text = r#"subhandler("once", || { throw "no"; }); subhandler("more", #{retries: 5}, || { throw "no"; });"#;
         let world = Operator::new("").runs(text).start().await;

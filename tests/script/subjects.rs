@@ -199,7 +199,7 @@ fn a_running_function_waits_for_its_stop_and_learns_the_reasons() {
 }
 
 #[test]
-fn a_review_tells_warnings_and_changes_the_patch() {
+fn a_review_returns_warnings_and_changes_the_patch() {
     let text = "warnings.push(\"old\"); warnings.push(#{a: 1}); patch.spec.size = 5;";
     let returned = in_virtual_time(run(BindingKind::Mutate, text, |world| subject(world, BindingKind::Mutate)));
     assert_eq!(returned.warnings, ["old", "{\"a\":1}"]);
@@ -249,7 +249,7 @@ fn only_a_startup_activity_changes_settings() {
 }
 
 #[test]
-fn expressions_see_what_their_subject_has() {
+fn expressions_see_the_arguments_of_their_subject() {
     let found = in_virtual_time(async {
         let mut operator = Operator::new("").asks("retain && memo.is_empty()", false);
         operator.declaration.expressions[0].text = "operation == \"UPDATE\" && old.spec.size == 1 && dryrun".into();

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::world::{Operator, failure, in_virtual_time, patch, result};
 
 #[test]
-fn objects_feel_like_maps_and_lists() {
+fn objects_behave_like_maps_and_lists() {
     for (expression, expected) in [
         ("spec.size", json!(3)),
         ("spec.size + 1", json!(4)),
@@ -140,7 +140,7 @@ fn the_patch_makes_the_maps_that_it_needs() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn values_without_a_json_form_are_refused() {
     for (text, part) in [
         ("patch.status.f = || 1;", "a function has no JSON form"),
         ("patch.status.f = #{a: [0.0 / 0.0]};", "(at a.0)"),
@@ -172,7 +172,7 @@ fn the_memory_of_an_object_is_shared_by_its_calls() {
 }
 
 #[test]
-fn expressions_look_and_do_not_touch() {
+fn expressions_cannot_change_their_arguments() {
     in_virtual_time(async {
         let mut operator = Operator::new("fn is_big(spec) { spec.size > 2 }");
         for text in ["spec.size > 1 && !name.starts_with(\"tmp-\")", "spec.none", "labels", "is_big(spec)", "memo.x ?? \"\"", "0.0"] {

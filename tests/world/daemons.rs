@@ -81,7 +81,7 @@ impl Daemons {
         }
         let script = &world.steps.scripts[running.handler.target];
         let step = spawning::step(script.cancellation, reached, time_between(asked_at, now));
-        if let Some(message) = spawning::tell_step(&running.handler, step) {
+        if let Some(message) = spawning::step_message(&running.handler, step) {
             world.timeline.tell(&message);
         }
         running.stopping = Some((asked_at, step.enter.unwrap_or(reached)));
@@ -115,6 +115,6 @@ async fn live(running: Running, script: Script, timeline: Arc<Timeline>) {
     }
     timeline.add(Entry { shown: json!({"daemon_exit": script.id}), ..Entry::default() });
     timeline.tell(&Message::info(format!("{} succeeded.", running.handler.title())));
-    timeline.tell(&spawning::tell_end(&running.handler, true));
+    timeline.tell(&spawning::end_message(&running.handler, true));
     *running.has_ended.lock() = true;
 }

@@ -52,7 +52,7 @@ impl Embedded {
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         // Kopf's client was recorded without retries.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("nobody is asked for credentials");
+        let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("no credentials are needed");
         for rule in faults(input) {
             api.add_fault(rule);
         }
@@ -126,13 +126,13 @@ impl Embedded {
 
     /// Changes the object as another client.
     pub(crate) async fn merge(&self, payload: &Value) {
-        let Some(meant) = self.meant() else { return };
+        let Some(handle) = self.handle() else { return };
         let has_status = self.resource.has_subresource("status");
         let (status, main): (serde_json::Map<_, _>, serde_json::Map<_, _>) =
             payload.clone().as_object().cloned().unwrap_or_default().into_iter().partition(|(key, _)| has_status && key == "status");
         for (subresource, part) in [(None, main), (Some("status"), status)] {
             if !part.is_empty() {
-                let sent = admin_client::patch(&self.api, &meant, subresource, "application/merge-patch+json", &Value::Object(part)).await;
+                let sent = admin_client::patch(&self.api, &handle, subresource, "application/merge-patch+json", &Value::Object(part)).await;
                 sent.expect("the server takes what others change");
             }
         }
@@ -140,14 +140,14 @@ impl Embedded {
 
     /// Deletes the object.
     pub(crate) async fn delete(&self) {
-        if let Some(meant) = self.meant() {
-            admin_client::delete(&self.api, &meant, None).await.expect("the server deletes the object");
+        if let Some(handle) = self.handle() {
+            admin_client::delete(&self.api, &handle, None).await.expect("the server deletes the object");
         }
     }
 
-    fn meant(&self) -> Option<admin_client::Meant> {
+    fn handle(&self) -> Option<admin_client::ObjectHandle> {
         let (namespace, name) = self.key();
-        admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|meant| meant.stored.is_some())
+        admin_client::find(&self.api, "kopfexamples.kopf.dev", &name, Some(&namespace)).ok().filter(|handle| handle.stored.is_some())
     }
 
     /// Watches the object endlessly with the engine's own watcher.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kopfd::handling::contradiction::Contradiction;
 use kopfd::kit::Stop;
 use kopfd::object::EventKind;
-use kopfd::reactor::worker::{Attempt, Expected, Pace, Worker};
+use kopfd::reactor::worker::{Attempt, Expected, Worker, WorkerSettings};
 use kopfd::reactor::{Mailbox, Memories, Served};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(crate) struct Scene {
     pub(crate) served: Arc<Served>,
     pub(crate) memories: Arc<Memories>,
     pub(crate) mailbox: Arc<Mailbox>,
-    pace: Arc<Pace>,
+    settings: Arc<WorkerSettings>,
     uid: Arc<str>,
 }
 
@@ -55,9 +55,9 @@ impl Scene {
         let backoff = declare::duration(setting("execution.default_backoff")).unwrap_or(Duration::from_mins(1));
         let resource = declare::resource(&input["subresources"]);
         let served = Served::new(resource, &declared.handlers, storages, declare::lifecycle(&input["lifecycle"]), backoff);
-        let defaults = Pace::default();
+        let defaults = WorkerSettings::default();
         let delays = setting("queueing.error_delays").as_array().map(|delays| delays.iter().filter_map(declare::duration).collect());
-        let pace = Pace {
+        let settings = WorkerSettings {
             consistency_timeout: declare::duration(setting("persistence.consistency_timeout")).unwrap_or(defaults.consistency_timeout),
             idle_timeout: declare::duration(setting("queueing.idle_timeout")).unwrap_or(defaults.idle_timeout),
             error_delays: delays.unwrap_or(defaults.error_delays),
@@ -67,7 +67,7 @@ impl Scene {
             served: Arc::new(served),
             memories: Arc::default(),
             mailbox: Arc::default(),
-            pace: Arc::new(pace),
+            settings: Arc::new(settings),
             uid,
         })
     }
@@ -87,7 +87,7 @@ impl Scene {
             mailbox: Arc::clone(&self.mailbox),
             uid: Arc::clone(&self.uid),
             memo: Arc::clone(&self.uid),
-            pace: Arc::clone(&self.pace),
+            settings: Arc::clone(&self.settings),
             stop: Stop::new(),
             span: tracing::Span::none(),
             expected: Expected::default(),
@@ -122,24 +122,24 @@ impl Scene {
     }
 
     /// Runs the case's actions to the end.
-    pub(crate) async fn play(&self, input: &Value) {
+    pub(crate) async fn run(&self, input: &Value) {
         let server = &self.world.server;
         let end = Duration::from_secs_f64(input["until"].as_f64().unwrap_or(600.0));
         let is_listed = input["listed"] == true;
         if is_listed {
             server.begin(true).await;
         }
-        let act = async {
+        let apply_entry = async {
             if !is_listed {
                 server.begin(false).await;
             }
-            self.act(&input["actions"]).await;
+            self.apply_entry(&input["actions"]).await;
         };
-        let all = async { tokio::join!(self.live(), act) };
+        let all = async { tokio::join!(self.live(), apply_entry) };
         let _ = tokio::time::timeout(end, all).await;
     }
 
-    async fn act(&self, actions: &Value) {
+    async fn apply_entry(&self, actions: &Value) {
         let beginning = tokio::time::Instant::now();
         for action in actions.as_array().into_iter().flatten() {
             tokio::time::sleep_until(beginning + Duration::from_secs_f64(action["at"].as_f64().unwrap_or(0.0))).await;

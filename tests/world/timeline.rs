@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// The start time of all worlds.
 pub(crate) const BEGINNING: &str = "2020-01-01T00:00:00Z";
 
-/// More than any story needs.
-const MOST_ENTRIES: usize = 10_000;
+/// More than any case needs.
+const MAX_ENTRIES: usize = 10_000;
 
 /// One entry: the part shown in vectors, and further data.
 #[derive(Debug, Clone, Default)]
@@ -52,10 +52,10 @@ impl Timeline {
     /// Adds an entry at the current time, and returns its index.
     ///
     /// # Panics
-    /// If there are more than any story needs: virtual time does not end a livelock.
+    /// If there are more than any case needs: virtual time does not end a livelock.
     pub(crate) fn add(&self, mut entry: Entry) -> usize {
         let mut entries = self.entries.lock();
-        assert!(entries.len() < MOST_ENTRIES, "the operator runs in circles");
+        assert!(entries.len() < MAX_ENTRIES, "the operator runs in circles");
         entry.shown["t"] = json!(self.clock.now().duration_since(self.beginning).as_secs_f64());
         entries.push(entry);
         entries.len() - 1

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::auth::access::{self, User};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 
 /// The operation of a request.
@@ -28,7 +28,7 @@ pub struct Attributes<'a> {
     /// The kind in the version of the request.
     pub kind: &'a Kind,
     /// The kind of the written object, if it is not that of the resource, such as `Scale`.
-    pub shown: Option<&'a Kind>,
+    pub subresource_kind: Option<&'a Kind>,
     /// The other versions whose rules apply, since they differ only in the `apiVersion` of the object.
     pub versions: &'a [String],
     /// The subresource, or empty.
@@ -52,7 +52,7 @@ pub struct Attributes<'a> {
     /// The options of the request with their `kind` and `apiVersion`.
     pub options: &'a Value,
     /// The authorizer for match conditions.
-    pub judge: &'a Judge,
+    pub authorizer: &'a Authorizer,
 }
 
 /// Decides whether a user is allowed to do something.
@@ -60,19 +60,19 @@ type Verdict = dyn Fn(&User, &access::Attributes) -> bool + Send + Sync;
 
 /// The authorizer.
 #[derive(Clone)]
-pub struct Judge(pub Arc<Verdict>);
+pub struct Authorizer(pub Arc<Verdict>);
 
-impl fmt::Debug for Judge {
+impl fmt::Debug for Authorizer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Judge")
+        formatter.write_str("Authorizer")
     }
 }
 
 /// Why a webhook did not allow the request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Trouble {
+pub enum WebhookError {
     /// It denied the request, or its patch cannot be applied: the request fails.
-    Refused(Failure),
+    Refused(ApiError),
     /// It could not be called, or its answer is invalid: its failure policy decides.
     Failed(String),
 }

@@ -25,10 +25,10 @@ fn decide(attributes: &Attributes<'_>) -> Decide {
     let groups = attributes.user["groups"].as_array().into_iter().flatten().filter_map(|group| group.as_str().map(str::to_owned)).collect();
     let name = attributes.user["username"].as_str().unwrap_or_default().to_owned();
     let user = User { name, groups, ..User::default() };
-    let judge = attributes.judge.clone();
+    let authorizer = attributes.authorizer.clone();
     Arc::new(move |check, verb| match &check.authorizer.account {
-        Some((namespace, name)) => judge.0(&User::service_account(namespace, name), &wanted(check, verb)),
-        None => judge.0(&user, &wanted(check, verb)),
+        Some((namespace, name)) => authorizer.0(&User::service_account(namespace, name), &wanted(check, verb)),
+        None => authorizer.0(&user, &wanted(check, verb)),
     })
 }
 

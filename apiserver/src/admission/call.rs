@@ -32,9 +32,9 @@ const SYSTEM_AUTHORITIES: &[&str] =
     &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"];
 
 /// A caller of webhooks.
-pub trait Calls: Send + Sync {
+pub trait CallWebhook: Send + Sync {
     /// Sends the review and returns the answer, or an error as the API server words it.
-    fn call(&self, webhook: &Webhook, question: Value) -> impl Future<Output = Result<Value, String>> + Send;
+    fn call(&self, webhook: &Webhook, review: Value) -> impl Future<Output = Result<Value, String>> + Send;
 }
 
 /// Answers webhooks in the same process, by the URL and the review. `None` if it does not handle the URL.
@@ -55,27 +55,27 @@ impl std::fmt::Debug for Caller {
     }
 }
 
-impl Calls for Caller {
-    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
+impl CallWebhook for Caller {
+    async fn call(&self, webhook: &Webhook, review: Value) -> Result<Value, String> {
         let target = Target { client: &webhook.client, authorities: &webhook.authorities, agent: AGENT, timeout: webhook.timeout };
-        self.post(&target, question).await.map_err(|text| format!("failed to call webhook: {text}"))
+        self.post(&target, review).await.map_err(|text| format!("failed to call webhook: {text}"))
     }
 }
 
 /// Calls webhooks, unless a fault makes them fail.
 #[derive(Debug, Clone, Copy)]
-pub struct Faulty<'a> {
+pub struct FaultyCaller<'a> {
     /// The caller without faults.
     pub caller: &'a Caller,
     /// The fault of the request.
     pub fault: Option<&'a Action>,
 }
 
-impl Calls for Faulty<'_> {
-    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
+impl CallWebhook for FaultyCaller<'_> {
+    async fn call(&self, webhook: &Webhook, review: Value) -> Result<Value, String> {
         let kind = match self.fault {
             Some(Action::WebhookFail { name, kind }) if name.as_ref().is_none_or(|name| *name == webhook.name) => *kind,
-            _ => return self.caller.call(webhook, question).await,
+            _ => return self.caller.call(webhook, review).await,
         };
         let url = with_timeout(&shown_url(&webhook.client), webhook.timeout);
         let text = match kind {
@@ -105,15 +105,15 @@ pub struct Target<'a> {
 
 impl Caller {
     /// Sends a request and returns the answer, or an error as the API server words it.
-    pub async fn post(&self, target: &Target<'_>, question: Value) -> Result<Value, String> {
+    pub async fn post(&self, target: &Target<'_>, review: Value) -> Result<Value, String> {
         let shown = with_timeout(&shown_url(target.client), target.timeout);
         let failed = |text: &str| format!("Post {shown:?}: {text}");
-        if let Some(answer) = self.hook.as_ref().and_then(|hook| hook(&shown_url(target.client), &question)) {
+        if let Some(answer) = self.hook.as_ref().and_then(|hook| hook(&shown_url(target.client), &review)) {
             let answer = tokio::time::timeout(target.timeout, answer).await;
             return answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned())).map_err(|text| failed(&text));
         }
         let url = self.url(target.client).map_err(|text| failed(&text))?;
-        let exchange = exchange(target, with_timeout(&url, target.timeout), question);
+        let exchange = exchange(target, with_timeout(&url, target.timeout), review);
         match tokio::time::timeout(target.timeout, exchange).await {
             Err(_) => Err(failed("context deadline exceeded")),
             Ok(Err(Problem::Connection(text))) => Err(failed(&text)),
@@ -165,7 +165,7 @@ fn connection(error: &(dyn std::error::Error + 'static)) -> Problem {
 }
 
 /// *Cancel safety*: dropping the future closes the connection.
-async fn exchange(target: &Target<'_>, url: String, question: Value) -> Result<Bytes, Problem> {
+async fn exchange(target: &Target<'_>, url: String, review: Value) -> Result<Bytes, Problem> {
     let tls = tls(target.authorities).await.map_err(Problem::Connection)?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Client::Service { namespace, name, .. } = target.client {
@@ -179,7 +179,7 @@ async fn exchange(target: &Target<'_>, url: String, question: Value) -> Result<B
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, */*")
         .header(header::USER_AGENT, target.agent)
-        .body(Full::new(Bytes::from(question.to_string())))
+        .body(Full::new(Bytes::from(review.to_string())))
         .map_err(|error| connection(&error))?;
     let response = client.request(request).await.map_err(|error| connection(&error))?;
     if !response.status().is_success() {

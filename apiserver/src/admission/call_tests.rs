@@ -115,7 +115,7 @@ async fn a_service_without_a_local_address_is_not_found() {
 }
 
 #[tokio::test]
-async fn errors_of_all_kinds_are_told_apart() {
+async fn errors_of_all_kinds_are_distinguished() {
     let server = Server::new("localhost").await;
     let url = format!("https://localhost:{}/x", server.port());
     let client = json!({"url": url, "caBundle": server.bundle});

@@ -11,14 +11,14 @@ use super::authorizer;
 use super::review::review;
 use super::webhook::Webhook;
 use crate::cel::{Environment, Mistake, Object, Program, Type, Value};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 
 /// Cost limit of one evaluation.
 const CALL_LIMIT: u64 = 1_000_000;
 /// Cost limit of all conditions of a webhook for one request.
 const BUDGET: u64 = 2_500_000;
 /// Limit of cached conditions, enough for many webhooks; beyond it, the cache is cleared.
-const MOST_COMPILED: usize = 512;
+const MAX_COMPILED: usize = 512;
 
 type Compiled = Result<Arc<Program>, Mistake>;
 
@@ -41,7 +41,7 @@ static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
 /// # Errors
 ///
 /// 403 for a condition that cannot be evaluated, unless failures are ignored: then the webhook is not called.
-pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, Failure> {
+pub fn hold(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<bool, ApiError> {
     let Some(conditions) = webhook.declared["matchConditions"].as_array().filter(|conditions| !conditions.is_empty()) else {
         return Ok(true);
     };
@@ -72,7 +72,7 @@ pub(crate) fn compile(expression: &str) -> Compiled {
         return known.clone();
     }
     let found = compile_anew(expression);
-    if compiled.len() >= MOST_COMPILED {
+    if compiled.len() >= MAX_COMPILED {
         compiled.clear();
     }
     compiled.insert(expression.to_owned(), found.clone());
@@ -142,9 +142,9 @@ fn object(name: &str, fields: Vec<(&'static str, Type)>) -> Type {
     Type::Object(Arc::new(Object { name: format!("kubernetes.{name}"), fields }))
 }
 
-fn forbidden(attributes: &Attributes<'_>, text: &str) -> Failure {
+fn forbidden(attributes: &Attributes<'_>, text: &str) -> ApiError {
     let kind = attributes.kind;
-    let mut failure = Failure::not_found(&kind.group, &kind.plural, attributes.name);
+    let mut failure = ApiError::not_found(&kind.group, &kind.plural, attributes.name);
     let resource = if kind.group.is_empty() { kind.plural.clone() } else { format!("{}.{}", kind.plural, kind.group) };
     failure.code = 403;
     failure.reason = "Forbidden".into();

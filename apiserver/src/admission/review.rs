@@ -4,10 +4,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, Operation, Trouble};
+use super::attributes::{Attributes, Operation, WebhookError};
 use super::matching::version;
 use super::webhook::Webhook;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::patch::json_patch;
 
 /// The answer of a webhook that allows a request.
@@ -24,8 +24,10 @@ pub fn review(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str) -> Valu
     let kind = attributes.kind;
     let version = version(webhook, attributes).unwrap_or(&kind.version);
     let in_version = |object: Option<&Value>| object.map(|object| in_version(object, attributes, version));
-    let of_kind = |version: &str| match attributes.shown {
-        Some(shown) => json!({"group": shown.group, "version": shown.version, "kind": shown.kind}),
+    let of_kind = |version: &str| match attributes.subresource_kind {
+        Some(subresource_kind) => {
+            json!({"group": subresource_kind.group, "version": subresource_kind.version, "kind": subresource_kind.kind})
+        }
         None => json!({"group": kind.group, "version": version, "kind": kind.kind}),
     };
     let of_resource = |version: &str| json!({"group": kind.group, "version": version, "resource": kind.plural});
@@ -60,7 +62,7 @@ fn api_version(webhook: &Webhook) -> String {
 
 /// Returns an object of the resource in another version; objects of other kinds are not converted.
 fn in_version(object: &Value, attributes: &Attributes<'_>, version: &str) -> Value {
-    if attributes.shown.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
+    if attributes.subresource_kind.is_some() { object.clone() } else { converted(object, &attributes.kind.group, version) }
 }
 
 /// Versions of a kind without a conversion webhook differ only in the `apiVersion`.
@@ -73,8 +75,8 @@ fn converted(object: &Value, group: &str, version: &str) -> Value {
 }
 
 /// Reads the answer to a review with this id. Only mutating webhooks may patch.
-pub fn read(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str, answer: &Value, may_patch: bool) -> Result<Answer, Trouble> {
-    let invalid = |text: String| Trouble::Failed(format!("received invalid webhook response: {text}"));
+pub fn read(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str, answer: &Value, may_patch: bool) -> Result<Answer, WebhookError> {
+    let invalid = |text: String| WebhookError::Failed(format!("received invalid webhook response: {text}"));
     let wanted = api_version(webhook);
     if webhook.review_version == "v1" && (answer["apiVersion"] != wanted.as_str() || answer["kind"] != "AdmissionReview") {
         let found = format!("{}, Kind={}", answer["apiVersion"].as_str().unwrap_or("/"), answer["kind"].as_str().unwrap_or_default());
@@ -89,11 +91,11 @@ pub fn read(webhook: &Webhook, attributes: &Attributes<'_>, uid: &str, answer: &
     }
     let patch = patch_of(&answer["response"], may_patch).map_err(invalid)?;
     if response.get("allowed") != Some(&Value::Bool(true)) {
-        return Err(Trouble::Refused(denied(webhook, &answer["response"]["status"])));
+        return Err(WebhookError::Refused(denied(webhook, &answer["response"]["status"])));
     }
     let warnings = response.get("warnings").and_then(Value::as_array).into_iter().flatten();
     let warnings = warnings.filter_map(Value::as_str).map(str::to_owned).collect();
-    let object = patch.map(|patch| patched(webhook, attributes, &patch)).transpose().map_err(Trouble::Refused)?;
+    let object = patch.map(|patch| patched(webhook, attributes, &patch)).transpose().map_err(WebhookError::Refused)?;
     Ok(Answer { object, warnings })
 }
 
@@ -109,21 +111,21 @@ fn patch_of(response: &Value, may_patch: bool) -> Result<Option<Vec<u8>>, String
     }
 }
 
-fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Result<Value, Failure> {
+fn patched(webhook: &Webhook, attributes: &Attributes<'_>, patch: &[u8]) -> Result<Value, ApiError> {
     let kind = attributes.kind;
-    let operations: Value = serde_json::from_slice(patch).map_err(|error| Failure::internal(error.to_string()))?;
+    let operations: Value = serde_json::from_slice(patch).map_err(|error| ApiError::internal(error.to_string()))?;
     let Some(object) = attributes.object.filter(|_| attributes.operation != Operation::Delete) else {
         let text = "attempted to modify the object, which is not supported for this operation";
-        return Err(Failure::internal(format!("admission webhook {:?} {text}", webhook.name)));
+        return Err(ApiError::internal(format!("admission webhook {:?} {text}", webhook.name)));
     };
     let version = version(webhook, attributes).unwrap_or(&kind.version);
     let seen = in_version(object, attributes, version);
-    let patched = json_patch::apply(&seen, &operations).map_err(|failure| Failure::internal(failure.message))?;
+    let patched = json_patch::apply(&seen, &operations).map_err(|failure| ApiError::internal(failure.message))?;
     Ok(if version == kind.version { patched } else { in_version(&patched, attributes, &kind.version) })
 }
 
 /// A denial has the webhook's code and reason, if the code is an error.
-fn denied(webhook: &Webhook, status: &Value) -> Failure {
+fn denied(webhook: &Webhook, status: &Value) -> ApiError {
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let why = [text("message"), text("reason")].into_iter().find(|text| !text.is_empty());
     let message = match why {
@@ -131,5 +133,5 @@ fn denied(webhook: &Webhook, status: &Value) -> Failure {
         None => format!("admission webhook {:?} denied the request without explanation", webhook.name),
     };
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| (400..600).contains(code));
-    Failure::new(code.unwrap_or(400), text("reason").to_owned(), message)
+    ApiError::new(code.unwrap_or(400), text("reason").to_owned(), message)
 }

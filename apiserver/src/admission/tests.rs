@@ -18,13 +18,13 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 /// Answers by the webhook's name, and records the reviews.
 struct Scripted<F>(F, Mutex<Vec<Value>>);
 
-impl<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync> Calls for Scripted<F> {
-    async fn call(&self, webhook: &Webhook, question: Value) -> Result<Value, String> {
-        let mut response = (self.0)(&webhook.name, &question)?;
+impl<F: Fn(&str, &Value) -> Result<Value, String> + Send + Sync> CallWebhook for Scripted<F> {
+    async fn call(&self, webhook: &Webhook, review: Value) -> Result<Value, String> {
+        let mut response = (self.0)(&webhook.name, &review)?;
         if response.get("uid").is_none() && response.is_object() {
-            response["uid"] = question["request"]["uid"].clone();
+            response["uid"] = review["request"]["uid"].clone();
         }
-        self.1.lock().unwrap().push(question["request"].clone());
+        self.1.lock().unwrap().push(review["request"].clone());
         Ok(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
     }
 }
@@ -60,7 +60,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
     let labels = json!({"team": "x"});
     act(Attributes {
         kind: &kind,
-        shown: None,
+        subresource_kind: None,
         versions: &[],
         subresource: "",
         name: "a",
@@ -72,7 +72,7 @@ fn with<T>(operation: Operation, act: impl FnOnce(Attributes<'_>) -> T) -> T {
         old: (operation != Operation::Create).then_some(&old),
         dry_run: false,
         options: &json!({"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"}),
-        judge: &Judge(Arc::new(|_, _| true)),
+        authorizer: &Authorizer(Arc::new(|_, _| true)),
     })
 }
 
@@ -91,13 +91,13 @@ fn rule(more: Value) -> Value {
     json!({"rules": [rule]})
 }
 
-fn validated(answer: Result<Value, String>, more: Value) -> Result<Vec<String>, Failure> {
+fn validated(answer: Result<Value, String>, more: Value) -> Result<Vec<String>, ApiError> {
     let configuration = configuration(vec![webhook("vx.ex.dev", more)]);
     let calls = scripted(|_, _| answer.clone());
     with(Operation::Create, |attributes| now(validate(&calls, &[&configuration], &attributes, || "u1".to_owned())))
 }
 
-fn mutated(operation: Operation, response: Value) -> Result<Admitted, Failure> {
+fn mutated(operation: Operation, response: Value) -> Result<Admitted, ApiError> {
     let configuration = configuration(vec![webhook("mx.ex.dev", json!({}))]);
     let calls = scripted(|_, _| Ok(response.clone()));
     with(operation, |attributes| now(mutate(&calls, &[&configuration], &attributes, || "u1".to_owned())))
@@ -142,7 +142,7 @@ fn another_version_counts_unless_the_match_is_exact() {
 }
 
 #[test]
-fn selectors_look_at_the_namespace_and_at_both_states_of_the_object() {
+fn selectors_check_the_namespace_and_both_states_of_the_object() {
     let by_object = |value: &str| json!({"objectSelector": {"matchLabels": {"l": value}}});
     assert!(is_matched(by_object("new"), Operation::Update, |_| {}));
     assert!(is_matched(by_object("old"), Operation::Update, |_| {}));
@@ -172,7 +172,7 @@ fn conditions_decide_and_their_errors_follow_the_failure_policy() {
 }
 
 #[test]
-fn the_question_has_what_the_request_is_about() {
+fn the_review_describes_the_request() {
     let configuration = configuration(vec![webhook("v.ex.dev", json!({}))]);
     let calls = scripted(|_, _| Ok(json!({"allowed": true})));
     with(Operation::Create, |attributes| {
@@ -199,7 +199,7 @@ fn denials_keep_their_codes_and_reasons() {
 }
 
 #[test]
-fn answers_that_are_none_fail_the_request_unless_failures_are_ignored() {
+fn invalid_answers_fail_the_request_unless_failures_are_ignored() {
     let failure = |answer: Result<Value, String>| validated(answer, json!({})).unwrap_err();
     let wrong = failure(Ok(json!({"allowed": true, "uid": "zzz"})));
     assert_eq!((wrong.code, &*wrong.reason), (500, "InternalError"));
@@ -233,10 +233,10 @@ fn patches_change_the_object() {
 }
 
 #[test]
-fn a_webhook_sees_what_those_before_it_did_and_may_ask_for_those_after_it() {
+fn a_webhook_sees_earlier_changes_and_can_be_reinvoked_after_later_ones() {
     let declared = vec![webhook("first.ex.dev", json!({"reinvocationPolicy": "IfNeeded"})), webhook("second.ex.dev", json!({}))];
-    let calls = scripted(|name, question| {
-        let size = question["request"]["object"]["spec"]["size"].as_i64().unwrap();
+    let calls = scripted(|name, review| {
+        let size = review["request"]["object"]["spec"]["size"].as_i64().unwrap();
         let grown = json!([{"op": "replace", "path": "/spec/size", "value": size * 10}]);
         Ok(if name == "second.ex.dev" { patch(grown) } else { json!({"allowed": true}) })
     });

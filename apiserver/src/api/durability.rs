@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{Api, Inner};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::definition;
 use crate::kinds::registry::Registry;
 use crate::storage::journal::{self, Record, WriteError};
@@ -22,12 +22,12 @@ impl Api {
     ///
     /// # Errors
     /// If they cannot be written to the file: then they were undone.
-    pub(crate) async fn persisted(&self) -> Result<(), Failure> {
+    pub(crate) async fn persisted(&self) -> Result<(), ApiError> {
         let Some(journal) = &self.0.journal else { return Ok(()) };
         let revision = self.with(|state| state.store.revision());
         journal.written(revision).await.map_err(|error| match error {
-            WriteError::Full(_) => Failure::new(507, "InsufficientStorage", error.to_string()),
-            WriteError::Other(_) => Failure::new(500, "InternalError", error.to_string()),
+            WriteError::Full(_) => ApiError::new(507, "InsufficientStorage", error.to_string()),
+            WriteError::Other(_) => ApiError::new(500, "InternalError", error.to_string()),
         })
     }
 

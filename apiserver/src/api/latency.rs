@@ -57,8 +57,8 @@ impl Latency {
     }
 
     /// Returns the progress of a definition.
-    pub fn progress(&self, came_at: Option<Timestamp>, now: Timestamp) -> Progress {
-        let age = came_at.and_then(|came_at| Duration::try_from(now.duration_since(came_at)).ok());
+    pub fn progress(&self, created_at: Option<Timestamp>, now: Timestamp) -> Progress {
+        let age = created_at.and_then(|created_at| Duration::try_from(now.duration_since(created_at)).ok());
         match age {
             Some(age) if age < self.unserved => Progress::Unserved,
             Some(age) if age < self.unserved + self.unready => Progress::Unready,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, Method, header};
 use serde_json::{Value, json};
 
-use crate::http::api_error::Failure;
-use crate::http::request::{Path, Query, Question, verb};
+use crate::http::api_error::ApiError;
+use crate::http::request::{ParsedRequest, Path, Query, verb};
 use crate::kinds::selector::selected_name;
 use crate::storage::resource::Resource;
 use crate::storage::store::Store;
@@ -55,28 +55,31 @@ pub struct Attributes {
 
 impl Attributes {
     /// Returns the attributes of a request.
-    pub fn of_request(request: &Question) -> Self {
+    pub fn of_request(request: &ParsedRequest) -> Self {
         Self::of(&request.method, &request.path, &request.text, &request.query)
     }
 
     /// Returns the attributes of a method and a path.
     fn of(method: &Method, path: &Path, text: &str, query: &Query) -> Self {
-        let Path::Objects(place) = path else {
+        let Path::Objects(resource_path) = path else {
             return Self { verb: method.as_str().to_lowercase(), path: Some(text.to_owned()), ..Self::default() };
         };
-        let resource = place.subresource.as_ref().map_or_else(|| place.plural.clone(), |sub| format!("{}/{sub}", place.plural));
-        let is_namespace = place.group.is_empty() && place.plural == "namespaces";
-        let namespace = if is_namespace { place.name.clone() } else { place.namespace.clone() };
-        let verb = verb(method, place, query);
+        let resource = resource_path
+            .subresource
+            .as_ref()
+            .map_or_else(|| resource_path.plural.clone(), |sub| format!("{}/{sub}", resource_path.plural));
+        let is_namespace = resource_path.group.is_empty() && resource_path.plural == "namespaces";
+        let namespace = if is_namespace { resource_path.name.clone() } else { resource_path.namespace.clone() };
+        let verb = verb(method, resource_path, query);
         // A user who may read one object may list and watch it by its name.
-        let selects = matches!(verb, "list" | "watch") && !place.is_watch;
+        let selects = matches!(verb, "list" | "watch") && !resource_path.is_watch;
         let selected = || query.text("fieldSelector").filter(|_| selects).and_then(selected_name);
         Self {
             verb: verb.to_owned(),
-            group: place.group.clone(),
+            group: resource_path.group.clone(),
             resource,
             namespace: namespace.unwrap_or_default(),
-            name: place.name.clone().or_else(selected).unwrap_or_default(),
+            name: resource_path.name.clone().or_else(selected).unwrap_or_default(),
             path: None,
         }
     }
@@ -169,10 +172,10 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
 }
 
 /// Returns the failure of a forbidden request.
-pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
+pub fn refusal(user: &User, wanted: &Attributes) -> ApiError {
     let Attributes { verb, group, resource, namespace, name, path } = wanted;
     if let Some(path) = path {
-        return Failure::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
+        return ApiError::plain(403, "Forbidden", format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name));
     }
     let plural = resource.split('/').next().unwrap_or_default();
     let full = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
@@ -180,7 +183,7 @@ pub fn refusal(user: &User, wanted: &Attributes) -> Failure {
     let place = if namespace.is_empty() { "at the cluster scope".to_owned() } else { format!("in the namespace {namespace:?}") };
     let text =
         format!("{full}{named} is forbidden: User {:?} cannot {verb} resource {resource:?} in API group {group:?} {place}", user.name);
-    let mut failure = Failure::new(403, "Forbidden", text);
+    let mut failure = ApiError::new(403, "Forbidden", text);
     failure.details.name.clone_from(name);
     failure.details.group.clone_from(group);
     plural.clone_into(&mut failure.details.kind);

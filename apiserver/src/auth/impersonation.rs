@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_may_be_played_by_those_who_have_the_right() {
+    fn impersonation_needs_the_permission() {
         let store = Store::new(Limits::default());
         let bob = headers(&[("impersonate-user", "bob"), ("impersonate-group", "crew")]);
         let played = impersonated(&store, User::administrator(), &bob).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn more_may_be_told_of_who_is_played_but_not_of_nobody() {
+    fn attributes_of_the_impersonated_user_need_a_user_name() {
         let store = Store::new(Limits::default());
         let bob = headers(&[("impersonate-user", "bob"), ("impersonate-extra-acme.test%2fproject", "x"), ("impersonate-uid", "17")]);
         let played = impersonated(&store, User::administrator(), &bob).unwrap();

@@ -49,9 +49,9 @@ impl Mistake {
 }
 
 /// Limit of reported errors of an expression.
-const MOST_ISSUES: usize = 100;
+const MAX_ISSUES: usize = 100;
 /// Longer lines are not shown with errors.
-const LONGEST_SNIPPET: usize = 16_384;
+const MAX_SNIPPET: usize = 16_384;
 
 impl Environment {
     /// Returns an environment with these variables.
@@ -64,15 +64,15 @@ impl Environment {
     /// # Errors
     /// All errors, with their positions.
     pub(crate) fn compile(&self, text: &str, sizes: &dyn Sizes) -> Result<Program, Mistake> {
-        let told = |issues: Vec<Issue>| Mistake::Wrong(tell(text, issues));
-        let (mut expression, nodes) = parse::parse(text).map_err(told)?;
+        let mistake = |issues: Vec<Issue>| Mistake::Wrong(format_issues(text, issues));
+        let (mut expression, nodes) = parse::parse(text).map_err(mistake)?;
         if expression.any(&mut |node| matches!(&node.kind, Kind::Message(name) if name.starts_with("google.protobuf."))) {
             return Err(Mistake::Unsupported("messages of protocol buffers are not supported".to_owned()));
         }
-        let checked = checker::check(&mut expression, nodes, &self.variables).map_err(told)?;
+        let checked = checker::check(&mut expression, nodes, &self.variables).map_err(mistake)?;
         let issues = literals::check(&expression, &checked.types);
         if !issues.is_empty() {
-            return Err(told(issues));
+            return Err(mistake(issues));
         }
         if let Some(error) = literals::conversion_error(&expression) {
             return Err(Mistake::Constant(error));
@@ -89,7 +89,7 @@ impl Program {
     }
 
     /// Returns the maximum cost of an evaluation.
-    pub(crate) fn most_cost(&self) -> u64 {
+    pub(crate) fn max_cost(&self) -> u64 {
         self.cost.max
     }
 
@@ -105,23 +105,23 @@ impl Program {
 }
 
 /// Formats errors like cel-go: sorted, each with its line and a marker.
-fn tell(source: &str, mut issues: Vec<Issue>) -> String {
+fn format_issues(source: &str, mut issues: Vec<Issue>) -> String {
     issues.sort_by_key(|issue| issue.offset);
-    let shown: Vec<String> = issues.iter().take(MOST_ISSUES).map(|issue| tell_one(source, issue)).collect();
+    let shown: Vec<String> = issues.iter().take(MAX_ISSUES).map(|issue| format_issue(source, issue)).collect();
     shown.join("\n")
 }
 
-fn tell_one(source: &str, issue: &Issue) -> String {
+fn format_issue(source: &str, issue: &Issue) -> String {
     let before: String = source.chars().take(issue.offset).collect();
     let line = before.matches('\n').count();
     let column = before.chars().rev().take_while(|c| *c != '\n').count();
-    let mut told = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.text);
+    let mut text = format!("ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.text);
     let snippet = source.split('\n').nth(line).unwrap_or_default().replace('\t', " ");
-    if snippet.len() <= LONGEST_SNIPPET {
+    if snippet.len() <= MAX_SNIPPET {
         let is_wide = |c: Option<char>| c.is_some_and(|c| !c.is_ascii());
         let marks = snippet.chars().take(column).map(|c| if is_wide(Some(c)) { '\u{ff0e}' } else { '.' });
         let mark = if is_wide(snippet.chars().nth(column)) { '\u{ff3e}' } else { '^' };
-        let _ = write!(told, "\n | {snippet}\n | {}{mark}", marks.collect::<String>());
+        let _ = write!(text, "\n | {snippet}\n | {}{mark}", marks.collect::<String>());
     }
-    told
+    text
 }

@@ -34,12 +34,12 @@ fn owner_of(api: &Api, reference: &Value, namespace: &str) -> Owner {
     if served.is_some_and(|served| served.kind.namespaced) && namespace.is_empty() {
         return Owner::Unknown;
     }
-    if api.with(|state| state.store.is_gone(text("uid"))) {
+    if api.with(|state| state.store.is_removed_owner(text("uid"))) {
         return Owner::Absent;
     }
     let Some(served) = served else { return Owner::Unknown };
-    let place = if served.kind.namespaced { namespace } else { "" };
-    let found = api.read(&served.resource, &(place.to_owned(), text("name").to_owned()));
+    let owner_namespace = if served.kind.namespaced { namespace } else { "" };
+    let found = api.read(&served.resource, &(owner_namespace.to_owned(), text("name").to_owned()));
     match found.filter(|found| uid_of(&found.value) == text("uid")) {
         None => Owner::Absent,
         Some(found) if is_waiting(&found.value) => Owner::Waiting,
@@ -67,7 +67,7 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
     let states: Vec<Owner> = references.iter().map(|reference| owner_of(api, reference, &key.0)).collect();
     let has = |wanted: Owner| states.contains(&wanted);
     for (reference, _) in references.iter().zip(&states).filter(|(_, state)| **state == Owner::Absent) {
-        tell_of_other_namespace(api, &stored.value, reference).await;
+        write_cross_namespace_event(api, &stored.value, reference).await;
     }
     if states.is_empty() || !(has(Owner::Absent) || has(Owner::Waiting)) || has(Owner::Unknown) {
         return;
@@ -80,7 +80,7 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
     }
     let dependents = api.with(|state| state.store.dependents(uid_of(&stored.value)));
     if has(Owner::Waiting) && !dependents.is_empty() {
-        return pass_on(api, resource, stored, &dependents, &again).await;
+        return delete_with_dependents(api, resource, stored, &dependents, &again).await;
     }
     let propagation = match &*stored.value {
         value if has_finalizer(value, ORPHAN) => Propagation::Orphan,
@@ -91,10 +91,10 @@ pub(super) async fn collect(api: &Api, resource: &Resource, key: &Key) {
 }
 
 /// Deletes a dependent that an owner waits for, and that has dependents itself, so that the whole chain waits.
-async fn pass_on(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &WorkItem) {
-    let is_circle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
+async fn delete_with_dependents(api: &Api, resource: &Resource, stored: Arc<Stored>, dependents: &[(Resource, Key)], again: &WorkItem) {
+    let is_cycle = dependents.iter().any(|(resource, key)| api.read(resource, key).is_some_and(|one| is_waiting(&one.value)));
     let unblocked = unblocked(&stored.value);
-    if is_circle && unblocked != references(&stored.value) {
+    if is_cycle && unblocked != references(&stored.value) {
         // The write queues the object again.
         return set_owners(api, resource, &stored, &unblocked, again).await;
     }
@@ -111,12 +111,12 @@ fn unblocked(value: &Value) -> Vec<Value> {
 }
 
 /// Writes an event about an object whose owner is in another namespace, which is invalid.
-async fn tell_of_other_namespace(api: &Api, dependent: &Value, reference: &Value) {
+async fn write_cross_namespace_event(api: &Api, dependent: &Value, reference: &Value) {
     let uid = reference["uid"].as_str().unwrap_or_default();
-    let Some((_, (place, _), _)) = api.with(|state| state.store.by_uid(uid)) else { return };
+    let Some((_, (owner_namespace, _), _)) = api.with(|state| state.store.by_uid(uid)) else { return };
     let metadata = &dependent["metadata"];
     let namespace = metadata["namespace"].as_str().unwrap_or_default();
-    if place.is_empty() || place == namespace {
+    if owner_namespace.is_empty() || owner_namespace == namespace {
         return;
     }
     let Some(events) = api.registry().find("", "v1", "events").cloned() else { return };

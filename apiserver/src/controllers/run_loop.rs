@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_hours(1);
 /// Runs all queued controller work now, ignoring delays: garbage collection, namespaces, definitions. If there are webhooks, which may
 /// have to be awaited, all work is left to [`run`].
 pub(crate) fn settle(api: &Api) {
-    while !admission_chain::is_guarded(api) {
+    while !admission_chain::has_webhooks(api) {
         let Some(work) = api.dequeue() else { return };
         if controllers::reconcile(api, &work.item).now_or_never().is_none() {
             // A webhook was added in the meantime.

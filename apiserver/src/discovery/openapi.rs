@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_tell_that_fields_are_checked() {
+    fn patches_announce_field_validation() {
         let document = document("ex.dev", "v1", &[widgets()]);
         let patch = &document["paths"]["/apis/ex.dev/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
         assert!(patch["parameters"].as_array().unwrap().iter().any(|parameter| parameter["name"] == "fieldValidation"));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_of_custom_resources_are_told_with_their_metadata() {
+    fn schemas_of_custom_resources_include_their_metadata() {
         let document = document("ex.dev", "v1", &[widgets()]);
         let schema = &document["components"]["schemas"]["dev.ex.v1.Widget"];
         assert_eq!(schema["properties"]["spec"]["description"], "what is wanted");

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::faults::Faults;
-use crate::faults::requests::Requests;
+use crate::faults::requests::RequestLog;
 
 /// The connection has broken: the answer is missing or incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub struct Broken;
 #[derive(Debug)]
 pub struct Injection {
     faults: Mutex<Faults>,
-    requests: Mutex<Requests>,
+    requests: Mutex<RequestLog>,
     down_until: Mutex<Option<Instant>>,
     /// Changes with every restart, for open connections.
     restarts: watch::Sender<u64>,
@@ -31,7 +31,7 @@ impl Injection {
     pub fn new(seed: u64, requests: usize) -> Self {
         Self {
             faults: Mutex::new(Faults::seeded(seed)),
-            requests: Mutex::new(Requests::keeping(requests)),
+            requests: Mutex::new(RequestLog::with_limit(requests)),
             down_until: Mutex::new(None),
             restarts: watch::Sender::new(0),
         }
@@ -43,13 +43,13 @@ impl Injection {
     }
 
     /// Returns the record of requests. The guard must not be held for longer than a moment.
-    pub fn requests(&self) -> MutexGuard<'_, Requests> {
+    pub fn requests(&self) -> MutexGuard<'_, RequestLog> {
         self.requests.lock()
     }
 
     /// Tells whether there are no rules, and nothing is recorded.
     pub fn is_idle(&self) -> bool {
-        self.faults().is_empty() && !self.requests().is_kept()
+        self.faults().is_empty() && !self.requests().is_enabled()
     }
 
     /// Returns a channel that changes when all connections must be broken.

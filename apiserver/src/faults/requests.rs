@@ -8,7 +8,7 @@ use serde::Serialize;
 /// One request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Asked {
+pub struct RecordedRequest {
     /// Its number, in the order of arrival.
     pub number: u64,
     /// When it arrived.
@@ -48,61 +48,61 @@ pub struct Asked {
 
 /// The record.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestLog {
     /// Limit of recorded requests that have ended; zero disables the record.
     limit: usize,
     last: u64,
     /// Requests in flight: not answered yet, and open watches.
-    open: BTreeMap<u64, Asked>,
-    ended: VecDeque<Asked>,
+    open: BTreeMap<u64, RecordedRequest>,
+    ended: VecDeque<RecordedRequest>,
 }
 
-impl Requests {
+impl RequestLog {
     /// Returns an empty record with a limit.
-    pub fn keeping(limit: usize) -> Self {
+    pub fn with_limit(limit: usize) -> Self {
         Self { limit, ..Self::default() }
     }
 
     /// Tells whether requests are recorded.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.limit > 0
     }
 
     /// Records a request, and returns its number.
-    pub fn begin(&mut self, asked: Asked) -> u64 {
+    pub fn begin(&mut self, request: RecordedRequest) -> u64 {
         self.last += 1;
-        self.open.insert(self.last, Asked { number: self.last, ..asked });
+        self.open.insert(self.last, RecordedRequest { number: self.last, ..request });
         self.last
     }
 
     /// Records the answer to a request; a watch continues.
     pub fn note_answer(&mut self, number: u64, status: u16, now: Timestamp) {
-        if let Some(asked) = self.open.get_mut(&number) {
-            asked.status = Some(status);
-            asked.duration_ms = Some(now.as_millisecond() - asked.at.as_millisecond());
+        if let Some(request) = self.open.get_mut(&number) {
+            request.status = Some(status);
+            request.duration_ms = Some(now.as_millisecond() - request.at.as_millisecond());
         }
     }
 
     /// Records events of a watch.
     pub fn note_events(&mut self, number: u64, count: u64) {
-        if let Some(asked) = self.open.get_mut(&number) {
-            asked.events += count;
+        if let Some(request) = self.open.get_mut(&number) {
+            request.events += count;
         }
     }
 
     /// Records the end of a request.
     pub fn end(&mut self, number: u64) {
-        let Some(asked) = self.open.remove(&number) else { return };
+        let Some(request) = self.open.remove(&number) else { return };
         if self.ended.len() >= self.limit {
             self.ended.pop_front();
         }
-        self.ended.push_back(asked);
+        self.ended.push_back(request);
     }
 
     /// Returns the requests in the order of arrival.
-    pub fn all(&self) -> Vec<Asked> {
-        let mut all: Vec<Asked> = self.ended.iter().chain(self.open.values()).cloned().collect();
-        all.sort_by_key(|asked| asked.number);
+    pub fn all(&self) -> Vec<RecordedRequest> {
+        let mut all: Vec<RecordedRequest> = self.ended.iter().chain(self.open.values()).cloned().collect();
+        all.sort_by_key(|request| request.number);
         all
     }
 
@@ -112,8 +112,8 @@ impl Requests {
     }
 
     /// Returns the open watches.
-    pub fn watchers(&self) -> impl Iterator<Item = &Asked> {
-        self.open.values().filter(|asked| asked.verb == "watch" && asked.status.is_some())
+    pub fn watchers(&self) -> impl Iterator<Item = &RecordedRequest> {
+        self.open.values().filter(|request| request.verb == "watch" && request.status.is_some())
     }
 
     /// Forgets the ended requests.
@@ -128,16 +128,17 @@ mod tests {
 
     #[test]
     fn the_newest_requests_are_kept_in_their_order() {
-        let mut requests = Requests::keeping(2);
-        let numbers: Vec<u64> = (0..4).map(|_| requests.begin(Asked { verb: "watch".into(), ..Asked::default() })).collect();
+        let mut requests = RequestLog::with_limit(2);
+        let numbers: Vec<u64> =
+            (0..4).map(|_| requests.begin(RecordedRequest { verb: "watch".into(), ..RecordedRequest::default() })).collect();
         requests.note_answer(numbers[0], 200, Timestamp::from_millisecond(5).unwrap());
         for number in [numbers[3], numbers[1], numbers[2]] {
             requests.end(number);
         }
         requests.note_events(numbers[0], 3);
-        let kept: Vec<u64> = requests.all().iter().map(|asked| asked.number).collect();
+        let kept: Vec<u64> = requests.all().iter().map(|request| request.number).collect();
         assert_eq!(kept, [1, 2, 3]);
-        assert_eq!(requests.watchers().map(|asked| (asked.events, asked.duration_ms)).collect::<Vec<_>>(), [(3, Some(5))]);
+        assert_eq!(requests.watchers().map(|request| (request.events, request.duration_ms)).collect::<Vec<_>>(), [(3, Some(5))]);
         requests.forget();
         assert_eq!(requests.all().len(), 1);
     }

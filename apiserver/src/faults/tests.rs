@@ -99,7 +99,7 @@ fn conflicts_end_by_their_own_number() {
 }
 
 #[test]
-fn a_rule_passes_over_requests_that_its_action_means_nothing_to() {
+fn a_rule_ignores_requests_to_which_its_action_does_not_apply() {
     let mut faults =
         faults(&[json!({"times": 1, "action": {"watchStall": {}}}), json!({"times": 1, "action": {"staleRead": {"revisions": 1}}})]);
     assert!(faults.decide(&patch("a")).is_none());
@@ -149,7 +149,7 @@ fn every_action_reads_as_it_is_written() {
 }
 
 #[test]
-fn stars_stand_for_any_text() {
+fn stars_match_any_text() {
     for (pattern, text, wanted) in [
         ("*", "", true),
         ("a*", "abc", true),

@@ -17,7 +17,7 @@ pub(crate) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
 }
 
 /// Go's limit of repetitions.
-const MOST_REPETITIONS: u32 = 1_000;
+const MAX_REPETITIONS: u32 = 1_000;
 
 /// Returns syntax that only our library accepts: unknown flags, and too many repetitions.
 fn foreign(pattern: &str) -> Option<String> {
@@ -35,7 +35,7 @@ fn foreign(pattern: &str) -> Option<String> {
             ']' => is_in_brackets = false,
             '{' if !is_in_brackets && is_count(&rest) => {
                 let count: String = rest.clone().take_while(|c| *c != '}').collect();
-                let is_too_much = |number: &str| !number.is_empty() && number.parse::<u32>().is_ok_and(|n| n > MOST_REPETITIONS);
+                let is_too_much = |number: &str| !number.is_empty() && number.parse::<u32>().is_ok_and(|n| n > MAX_REPETITIONS);
                 if count.split(',').any(is_too_much) {
                     return Some(format!("invalid repeat count: `{{{count}}}`"));
                 }

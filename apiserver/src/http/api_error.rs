@@ -1,12 +1,12 @@
-//! Failures in the form of the API server: `Status` objects with a code, a reason, and causes.
+//! Errors in the form of the API server: `Status` objects with a code, a reason, and causes.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-/// A request that was refused.
+/// The error of a refused request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct ApiError {
     /// The HTTP status.
     pub code: u16,
     /// The reason in Kubernetes' words; empty for none.
@@ -15,11 +15,11 @@ pub struct Failure {
     pub message: String,
     /// The details.
     pub details: Details,
-    /// The warnings before the failure.
+    /// The warnings before the error.
     pub warnings: Vec<String>,
 }
 
-/// The details of a failure.
+/// The details of an error.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Details {
     /// The object's name.
@@ -31,16 +31,16 @@ pub struct Details {
     /// The object's unique id.
     pub uid: String,
     /// The field errors.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<FieldError>,
     /// The seconds after which the client may try again.
     pub retry_after: Option<u64>,
     /// Whether empty details are included.
-    pub are_told: bool,
+    pub includes_empty: bool,
 }
 
 /// One field error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
+pub struct FieldError {
     /// The reason in Kubernetes' words, such as `FieldValueInvalid`; empty for none.
     pub reason: String,
     /// The text for people.
@@ -49,52 +49,52 @@ pub struct Cause {
     pub field: String,
 }
 
-impl Cause {
-    /// Returns a cause.
+impl FieldError {
+    /// Returns a field error.
     pub fn new(reason: impl Into<String>, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: reason.into(), message: message.into(), field: field.into() }
     }
 }
 
-impl Failure {
-    /// Returns a failure without details.
+impl ApiError {
+    /// Returns an error without details.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), details: Details::default(), warnings: Vec::new() }
     }
 
-    /// Returns the failure with empty details included.
+    /// Returns the error with empty details included.
     pub fn with_details(mut self) -> Self {
-        self.details.are_told = true;
+        self.details.includes_empty = true;
         self
     }
 
-    /// Returns a failure with empty details included, as some failures have.
+    /// Returns an error with empty details included, as some errors have.
     pub fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { details: Details { are_told: true, ..Details::default() }, ..Self::new(code, reason, message) }
+        Self { details: Details { includes_empty: true, ..Details::default() }, ..Self::new(code, reason, message) }
     }
 
-    /// Returns the failure for an unknown path.
+    /// Returns the error for an unknown path.
     pub fn no_resource() -> Self {
         Self::plain(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// Returns the failure for a method that the path does not support.
+    /// Returns the error for a method that the path does not support.
     pub fn no_method() -> Self {
         Self::plain(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
-    /// Returns the failure for an invalid request.
+    /// Returns the error for an invalid request.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Returns the failure for an object with another namespace than its request.
+    /// Returns the error for an object with another namespace than its request.
     pub fn other_namespace() -> Self {
         Self::bad_request("the namespace of the provided object does not match the namespace sent on the request")
     }
 
-    /// Returns the failure for an invalid object. The kind is that of the object, not the resource.
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+    /// Returns the error for an invalid object. The kind is that of the object, not the resource.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<FieldError>) -> Self {
         let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let text = if let [one] = texts.as_slice() { one.clone() } else { format!("[{}]", texts.join(", ")) };
         let full = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
@@ -102,14 +102,14 @@ impl Failure {
         Self { details, ..Self::new(422, "Invalid", format!("{full} {name:?} is invalid: {text}")) }
     }
 
-    /// Returns the failure for an object that does not exist.
+    /// Returns the error for an object that does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
         Self { details, ..Self::new(404, "NotFound", format!("{full} {name:?} not found")) }
     }
 
-    /// Returns the failure for a conflicting write.
+    /// Returns the error for a conflicting write.
     pub fn conflict(group: &str, resource: &str, name: &str, message: &str) -> Self {
         let full = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: resource.to_owned(), ..Details::default() };
@@ -117,26 +117,26 @@ impl Failure {
         Self { details, ..Self::new(409, "Conflict", text) }
     }
 
-    /// Returns the failure for an internal error.
+    /// Returns the error for an internal error.
     pub fn internal(text: impl Into<String>) -> Self {
         let text = text.into();
         let mut failure = Self::new(500, "InternalError", format!("Internal error occurred: {text}"));
-        failure.details.causes = vec![Cause::new("", "", text)];
+        failure.details.causes = vec![FieldError::new("", "", text)];
         failure
     }
 
-    /// Returns the failure for a storage that is not ready.
+    /// Returns the error for a storage that is not ready.
     pub fn storage_not_ready() -> Self {
         Self::new(429, "TooManyRequests", "storage is (re)initializing").retry_after(1)
     }
 
-    /// Returns the failure with the seconds after which the client may try again.
+    /// Returns the error with the seconds after which the client may try again.
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.details.retry_after = Some(seconds);
         self
     }
 
-    /// Returns the failure with warnings before it.
+    /// Returns the error with warnings before it.
     pub fn after(mut self, warnings: &[String]) -> Self {
         self.warnings.splice(..0, warnings.iter().cloned());
         self
@@ -154,7 +154,7 @@ impl Failure {
             status.insert("reason".into(), json!(self.reason));
         }
         let details = self.details.to_json();
-        if !details.is_empty() || self.details.are_told {
+        if !details.is_empty() || self.details.includes_empty {
             status.insert("details".into(), Value::Object(details));
         }
         status.insert("code".into(), json!(self.code));
@@ -171,7 +171,7 @@ impl Details {
             }
         }
         if !self.causes.is_empty() {
-            let causes: Vec<Value> = self.causes.iter().map(Cause::to_json).collect();
+            let causes: Vec<Value> = self.causes.iter().map(FieldError::to_json).collect();
             details.insert("causes".into(), Value::Array(causes));
         }
         if let Some(seconds) = self.retry_after {
@@ -181,7 +181,7 @@ impl Details {
     }
 }
 
-impl Cause {
+impl FieldError {
     fn to_json(&self) -> Value {
         let mut cause = Map::new();
         for (key, text) in [("reason", &self.reason), ("message", &self.message), ("field", &self.field)] {

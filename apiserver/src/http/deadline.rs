@@ -6,11 +6,11 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use crate::http::api_error::Failure;
-use crate::http::request::{Path, Question, verb};
+use crate::http::api_error::ApiError;
+use crate::http::request::{ParsedRequest, Path, verb};
 
 /// The maximum.
-const MOST: Duration = Duration::from_mins(1);
+const MAX_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The time limit of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +21,18 @@ impl Deadline {
     ///
     /// # Errors
     /// If its `timeout` is invalid.
-    pub fn of(question: &Question) -> Result<Self, Failure> {
-        if let Path::Objects(place) = &question.path
-            && verb(&question.method, place, &question.query) == "watch"
+    pub fn of(request: &ParsedRequest) -> Result<Self, ApiError> {
+        if let Path::Objects(resource_path) = &request.path
+            && verb(&request.method, resource_path, &request.query) == "watch"
         {
             return Ok(Self(None));
         }
-        let Some(text) = question.query.text("timeout") else { return Ok(Self(Some(MOST))) };
+        let Some(text) = request.query.text("timeout") else { return Ok(Self(Some(MAX_TIMEOUT))) };
         let asked = duration(text).ok_or_else(|| {
-            Failure::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
+            ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
         })?;
         // Zero and negative values mean the default.
-        Ok(Self(Some(Duration::try_from_secs_f64(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MOST).min(MOST))))
+        Ok(Self(Some(Duration::try_from_secs_f64(asked).ok().filter(|asked| !asked.is_zero()).unwrap_or(MAX_TIMEOUT).min(MAX_TIMEOUT))))
     }
 
     /// Waits for an answer up to the time limit. Returns `None` if it is exceeded, and drops the unfinished work.
@@ -95,7 +95,7 @@ mod tests {
     use bytes::Bytes;
 
     fn deadline(uri: &str) -> Option<Deadline> {
-        Deadline::of(&Question::read(http::Request::get(uri).body(Bytes::new()).unwrap())).ok()
+        Deadline::of(&ParsedRequest::read(http::Request::get(uri).body(Bytes::new()).unwrap())).ok()
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         let after = |time| Some(Deadline(Some(time)));
         assert_eq!(deadline("/api/v1/pods?timeout=250ms"), after(Duration::from_millis(250)));
         for most in ["/version", "/api/v1/pods", "/api/v1/pods?timeout=0", "/api/v1/pods?timeout=-5s", "/api/v1/pods?timeout=99999999h"] {
-            assert_eq!(deadline(most), after(MOST), "{most}");
+            assert_eq!(deadline(most), after(MAX_TIMEOUT), "{most}");
         }
         assert_eq!(deadline("/api/v1/pods?watch=true&timeout=abc"), Some(Deadline(None)));
         assert_eq!(deadline("/version?timeout=abc"), None);

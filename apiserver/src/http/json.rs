@@ -167,14 +167,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_stand_twice_are_told_and_the_last_one_wins() {
+    fn duplicate_fields_are_reported_and_the_last_one_wins() {
         let body = parse(br#"{"spec": {"a": 1, "list": [{"x": 1, "x": 2}], "a": 3.0}}"#).unwrap();
         assert_eq!(body.remarks, [r#"duplicate field "spec.list[0].x""#, r#"duplicate field "spec.a""#]);
         assert_eq!(body.value["spec"]["a"], serde_json::json!(3));
     }
 
     #[test]
-    fn what_is_nested_too_deeply_is_refused() {
+    fn deep_nesting_is_refused() {
         assert!(parse("[".repeat(200).as_bytes()).is_err());
         assert!(parse(format!("{}1{}", "[".repeat(99), "]".repeat(99)).as_bytes()).is_ok());
         assert!(parse(b"{\"a\":").is_err() && parse(b"{} x").is_err());

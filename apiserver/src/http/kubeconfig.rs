@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{0} belongs to another kopfd that is still running")]
     InUse(String),
     /// The file exists and was not written by kopfd.
-    #[error("{0} is no kubeconfig of kopfd's, so it is not overwritten")]
+    #[error("{0} is not a kubeconfig of kopfd, so it is not overwritten")]
     Foreign(String),
 }
 
@@ -54,7 +54,7 @@ impl Kubeconfig {
             return Err(Error::InUse(shown()));
         }
         let fail = |error| Error::Write(shown(), error);
-        if overwrite == Overwrite::Own && is_foreign(path).map_err(fail)? {
+        if overwrite == Overwrite::Own && is_of_other_tool(path).map_err(fail)? {
             return Err(Error::Foreign(shown()));
         }
         // A file with other permissions is replaced, never rewritten.
@@ -88,7 +88,7 @@ fn is_in_use(path: &Path) -> bool {
 }
 
 /// Tells whether a file exists that is not a kubeconfig of kopfd.
-fn is_foreign(path: &Path) -> io::Result<bool> {
+fn is_of_other_tool(path: &Path) -> io::Result<bool> {
     match std::fs::read(path) {
         Ok(text) => Ok(!text.is_empty() && !std::str::from_utf8(&text).is_ok_and(is_ours)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::messages::{self, Field, Form, Message, Zero};
 
 /// The prefix of protobuf bodies.
@@ -16,7 +16,7 @@ pub const MAGIC: &[u8] = b"k8s\0";
 /// # Errors
 ///
 /// 400 for invalid messages, 415 for kinds with unknown messages.
-pub fn decode(body: &[u8]) -> Result<Value, Failure> {
+pub fn decode(body: &[u8]) -> Result<Value, ApiError> {
     let mut unknown = Reader(body.strip_prefix(MAGIC).ok_or_else(|| broken("it does not start with the magic number of Kubernetes"))?);
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     while let Some((number, wire)) = unknown.field()? {
@@ -45,20 +45,20 @@ pub fn decode(body: &[u8]) -> Result<Value, Failure> {
     Ok(object)
 }
 
-fn broken(what: &str) -> Failure {
-    Failure::bad_request(format!("the body cannot be decoded as protobuf: {what}"))
+fn broken(what: &str) -> ApiError {
+    ApiError::bad_request(format!("the body cannot be decoded as protobuf: {what}"))
 }
 
-fn unsupported(api_version: &str, kind: &str) -> Failure {
+fn unsupported(api_version: &str, kind: &str) -> ApiError {
     let text = format!(
         "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml \
          (objects of {api_version} {kind} are not known in protobuf)"
     );
-    Failure::new(415, "UnsupportedMediaType", text)
+    ApiError::new(415, "UnsupportedMediaType", text)
 }
 
 impl Message {
-    fn decode(&self, bytes: &[u8]) -> Result<Value, Failure> {
+    fn decode(&self, bytes: &[u8]) -> Result<Value, ApiError> {
         match self.name {
             "meta.Time" | "meta.MicroTime" => return self.time(bytes),
             "meta.FieldsV1" | "runtime.RawExtension" => return raw_json(bytes),
@@ -81,7 +81,7 @@ impl Message {
     }
 
     /// The zero time is an absent field.
-    fn time(&self, bytes: &[u8]) -> Result<Value, Failure> {
+    fn time(&self, bytes: &[u8]) -> Result<Value, ApiError> {
         let (mut seconds, mut nanos) = (0, 0);
         let mut reader = Reader(bytes);
         while let Some((number, wire)) = reader.field()? {
@@ -100,7 +100,7 @@ impl Message {
     }
 }
 
-fn raw_json(bytes: &[u8]) -> Result<Value, Failure> {
+fn raw_json(bytes: &[u8]) -> Result<Value, ApiError> {
     let mut value = Value::Null;
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.field()? {
@@ -111,7 +111,7 @@ fn raw_json(bytes: &[u8]) -> Result<Value, Failure> {
     Ok(value)
 }
 
-fn quantity(bytes: &[u8]) -> Result<Value, Failure> {
+fn quantity(bytes: &[u8]) -> Result<Value, ApiError> {
     let mut text = String::new();
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.field()? {
@@ -122,7 +122,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, Failure> {
     Ok(json!(if text.is_empty() { "0" } else { &text }))
 }
 
-fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
+fn int_or_string(bytes: &[u8]) -> Result<Value, ApiError> {
     let (mut is_text, mut number, mut text) = (false, 0, String::new());
     let mut reader = Reader(bytes);
     while let Some((field, wire)) = reader.field()? {
@@ -137,7 +137,7 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
 }
 
 impl Field {
-    fn decode(&self, wire: Wire<'_>, object: &mut Map<String, Value>) -> Result<(), Failure> {
+    fn decode(&self, wire: Wire<'_>, object: &mut Map<String, Value>) -> Result<(), ApiError> {
         match self.form {
             Form::One if self.is_inline() => {
                 if let Value::Object(members) = self.value(wire)? {
@@ -181,7 +181,7 @@ impl Field {
         Ok(())
     }
 
-    fn value(&self, wire: Wire<'_>) -> Result<Value, Failure> {
+    fn value(&self, wire: Wire<'_>) -> Result<Value, ApiError> {
         match (self.of, wire) {
             ("string", Wire::Bytes(text)) => string(text).map(Value::String),
             ("bytes", Wire::Bytes(bytes)) => Ok(json!(STANDARD.encode(bytes))),
@@ -193,12 +193,12 @@ impl Field {
         }
     }
 
-    fn wrong(&self) -> Failure {
+    fn wrong(&self) -> ApiError {
         broken(&format!("the field {} is not of type {}", self.name, self.of))
     }
 }
 
-fn string(bytes: &[u8]) -> Result<String, Failure> {
+fn string(bytes: &[u8]) -> Result<String, ApiError> {
     String::from_utf8(bytes.to_vec()).map_err(|_| broken("a string is not UTF-8"))
 }
 
@@ -213,7 +213,7 @@ enum Wire<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn field(&mut self) -> Result<Option<(u64, Wire<'a>)>, Failure> {
+    fn field(&mut self) -> Result<Option<(u64, Wire<'a>)>, ApiError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         Ok(Some((tag >> 3, wire)))
     }
 
-    fn varint(&mut self) -> Result<u64, Failure> {
+    fn varint(&mut self) -> Result<u64, ApiError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.0.split_first().ok_or_else(|| broken("it ends in the middle"))?;
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         Err(broken("a number is too long"))
     }
 
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Failure> {
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], ApiError> {
         let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(|| broken("it ends in the middle"))?;
         self.0 = rest;
         Ok(bytes)
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_read_with_what_is_inside_of_its_pods() {
+    fn a_deployment_is_decoded_with_its_pod_template() {
         let container =
             [bytes(1, b"c"), bytes(2, b"nginx"), bytes(8, &bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat()))].concat();
         let request = bytes(2, &[bytes(1, b"/x"), bytes(2, &[number(1, 1), bytes(3, b"http")].concat())].concat());
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn malformed_messages_are_refused() {
         let code = |body: &[u8]| decode(body).unwrap_err().code;
         assert_eq!(code(b"{}"), 400);
         assert_eq!(code(&envelope("v1", "ConfigMap", &[0xff])), 400);

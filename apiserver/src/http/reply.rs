@@ -6,7 +6,7 @@ use futures::stream::BoxStream;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::request::Accept;
 use kopfd_base::yaml;
 
@@ -103,8 +103,8 @@ impl Reply {
     }
 }
 
-impl From<Failure> for Reply {
-    fn from(failure: Failure) -> Self {
+impl From<ApiError> for Reply {
+    fn from(failure: ApiError) -> Self {
         Self { code: failure.code, content: Content::Object(failure.to_json()), warnings: failure.warnings }
     }
 }
@@ -117,7 +117,7 @@ pub fn message(content: &'static [u8], media: &'static str) -> Response<Body> {
 }
 
 /// Encodes a failure.
-pub fn refuse(failure: Failure) -> Response<Body> {
+pub fn refuse(failure: ApiError) -> Response<Body> {
     let retry_after = failure.details.retry_after;
     let accept = Accept { form: crate::http::request::Form::Plain, is_yaml: false, is_beta: false };
     let mut response = Reply::from(failure).into_response(accept);

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, header};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 
 /// Bodies larger than this are refused.
 pub const MAX_BODY: usize = 3 << 20;
 
 /// A request with its parsed URL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct ParsedRequest {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
@@ -27,7 +27,7 @@ pub struct Question {
     pub body: Bytes,
 }
 
-impl Question {
+impl ParsedRequest {
     /// Parses the URL of a request.
     pub fn read(request: Request<Bytes>) -> Self {
         let (head, body) = request.into_parts();
@@ -50,7 +50,7 @@ pub enum Path {
     /// The resources of one version of a group.
     Resources(String, String),
     /// The objects of a resource, or one of them.
-    Objects(Place),
+    Objects(ResourcePath),
     /// Any other path.
     Other(String),
 }
@@ -63,7 +63,7 @@ impl Default for Path {
 
 /// The path of a resource or an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ResourcePath {
     /// The API group; empty for the core group.
     pub group: String,
     /// The version.
@@ -93,20 +93,20 @@ impl Path {
             ["apis", group] => Self::Group((*group).to_owned()),
             ["api", "v1"] => Self::Resources(String::new(), "v1".to_owned()),
             ["apis", group, version] => Self::Resources((*group).to_owned(), (*version).to_owned()),
-            ["api", "v1", rest @ ..] => Place::parse("", "v1", rest).map_or_else(other, Self::Objects),
-            ["apis", group, version, rest @ ..] => Place::parse(group, version, rest).map_or_else(other, Self::Objects),
+            ["api", "v1", rest @ ..] => ResourcePath::parse("", "v1", rest).map_or_else(other, Self::Objects),
+            ["apis", group, version, rest @ ..] => ResourcePath::parse(group, version, rest).map_or_else(other, Self::Objects),
             _ => other(),
         }
     }
 }
 
-impl Place {
+impl ResourcePath {
     fn parse(group: &str, version: &str, parts: &[&str]) -> Option<Self> {
         let (is_watch, parts) = match parts {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             parts => (false, parts),
         };
-        let place = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
+        let resource_path = Self { group: group.to_owned(), version: version.to_owned(), is_watch, ..Self::default() };
         let text = |part: &str| Some(part.to_owned());
         // Namespaces are also objects: the segment after the name is their subresource, or a resource inside.
         let is_namespace =
@@ -115,12 +115,12 @@ impl Place {
             ["namespaces", namespace, rest @ ..] if !is_namespace && !rest.is_empty() => (text(namespace), rest),
             parts => (None, parts),
         };
-        let place = Self { namespace, ..place };
+        let resource_path = Self { namespace, ..resource_path };
         match parts {
-            [plural] => Some(Self { plural: (*plural).to_owned(), ..place }),
-            [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..place }),
+            [plural] => Some(Self { plural: (*plural).to_owned(), ..resource_path }),
+            [plural, name] => Some(Self { plural: (*plural).to_owned(), name: text(name), ..resource_path }),
             [plural, name, rest @ ..] => {
-                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..place })
+                Some(Self { plural: (*plural).to_owned(), name: text(name), subresource: Some(rest.join("/")), ..resource_path })
             }
             [] => None,
         }
@@ -177,9 +177,9 @@ impl Query {
     ///
     /// # Errors
     /// If the parameter is not a number.
-    pub fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+    pub fn number(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let parse =
-            |text: &str| text.parse().map_err(|_| Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
+            |text: &str| text.parse().map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
         self.given(key).map(parse).transpose()
     }
 }
@@ -216,18 +216,18 @@ impl Options {
     ///
     /// # Errors
     /// If values are invalid. The failure names the kind of options.
-    pub fn read(query: &Query, options: &str) -> Result<Self, Failure> {
+    pub fn read(query: &Query, options: &str) -> Result<Self, ApiError> {
         let mut causes = Vec::new();
         let field_manager = query.text("fieldManager").map(str::to_owned);
         if field_manager.as_ref().is_some_and(|manager| manager.len() > 128) {
-            causes.push(Cause::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
+            causes.push(FieldError::new("FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes"));
         }
         if field_manager.as_ref().is_some_and(|manager| manager.chars().any(char::is_control)) {
-            causes.push(Cause::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
+            causes.push(FieldError::new("FieldValueInvalid", "fieldManager", "Invalid value: should only contain printable characters"));
         }
         let mut unsupported = |field: &str, value: &str, supported: &str| {
             let message = format!("Unsupported value: {value:?}: supported values: {supported}");
-            causes.push(Cause::new("FieldValueNotSupported", field, message));
+            causes.push(FieldError::new("FieldValueNotSupported", field, message));
         };
         let is_dry_run = match query.given("dryRun") {
             None => false,
@@ -249,7 +249,7 @@ impl Options {
         if causes.is_empty() {
             return Ok(Self { is_dry_run, field_manager, validation, is_forced: query.is_on("force"), deletion: serde_json::Map::new() });
         }
-        Err(Failure::invalid("meta.k8s.io", options, "", causes))
+        Err(ApiError::invalid("meta.k8s.io", options, "", causes))
     }
 }
 
@@ -282,7 +282,7 @@ impl Accept {
     ///
     /// # Errors
     /// If there is none.
-    pub fn negotiate(headers: &HeaderMap) -> Result<Self, Failure> {
+    pub fn negotiate(headers: &HeaderMap) -> Result<Self, ApiError> {
         let plain = Self { form: Form::Plain, is_yaml: false, is_beta: false };
         let mut offers = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
         if offers.peek().is_none() {
@@ -294,7 +294,7 @@ impl Accept {
         }
         offers.find_map(Self::offered).ok_or_else(|| {
             let served = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-            Failure::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
+            ApiError::new(406, "NotAcceptable", format!("only the following media types are accepted: {served}"))
         })
     }
 
@@ -328,15 +328,15 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns the verb of a request for authorization rules.
-pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
-    match (method.as_str(), place.name.is_some()) {
+pub fn verb(method: &Method, resource_path: &ResourcePath, query: &Query) -> &'static str {
+    match (method.as_str(), resource_path.name.is_some()) {
         ("POST", _) => "create",
         ("PUT", _) => "update",
         ("PATCH", _) => "patch",
         ("DELETE", true) => "delete",
         ("DELETE", false) => "deletecollection",
-        (_, true) if !place.is_watch => "get",
-        _ if place.is_watch || query.is_on("watch") => "watch",
+        (_, true) if !resource_path.is_watch => "get",
+        _ if resource_path.is_watch || query.is_on("watch") => "watch",
         _ => "list",
     }
 }
@@ -345,26 +345,26 @@ pub fn verb(method: &Method, place: &Place, query: &Query) -> &'static str {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Place {
+    fn resource_path(path: &str) -> ResourcePath {
         match Path::parse(path) {
-            Path::Objects(place) => place,
+            Path::Objects(resource_path) => resource_path,
             other => panic!("{path} is {other:?}"),
         }
     }
 
     #[test]
     fn a_namespace_is_an_object_and_a_place_for_others() {
-        assert_eq!(place("/api/v1/namespaces/x").name.as_deref(), Some("x"));
-        assert_eq!(place("/api/v1/namespaces/x/status").subresource.as_deref(), Some("status"));
-        assert_eq!(place("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
-        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
-        assert!(place("/api/v1/watch/namespaces/x/pods").is_watch);
+        assert_eq!(resource_path("/api/v1/namespaces/x").name.as_deref(), Some("x"));
+        assert_eq!(resource_path("/api/v1/namespaces/x/status").subresource.as_deref(), Some("status"));
+        assert_eq!(resource_path("/api/v1/namespaces/x/pods/").namespace.as_deref(), Some("x"));
+        assert_eq!(resource_path("/apis/ex.dev/v1/namespaces/x/things/a/scale").subresource.as_deref(), Some("scale"));
+        assert!(resource_path("/api/v1/watch/namespaces/x/pods").is_watch);
         // An encoded slash is also a slash.
-        assert_eq!(place("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
+        assert_eq!(resource_path("/apis/ex.dev/v1/namespaces/x/things/a%2Fb").subresource.as_deref(), Some("b"));
     }
 
     #[test]
-    fn what_is_no_resource_is_something_else() {
+    fn other_paths_are_not_resources() {
         assert_eq!(Path::parse("/apis/ex.dev"), Path::Group("ex.dev".into()));
         assert_eq!(Path::parse("/api/v2"), Path::Other("/api/v2".into()));
         assert_eq!(Path::parse("/"), Path::Other("/".into()));

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 pub use kopfd_base::builtin_kinds::Subresource;
 
-pub use assigned::{decides, written};
+pub use assigned::{assigns_fields, written};
 pub(crate) use checks::field::Field;
 pub(crate) use checks::webhooks;
 pub(crate) use typed::wrap_numbers;
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 use crate::kinds::kind::Scale;
 use crate::kinds::messages;
@@ -52,8 +52,8 @@ pub fn deprecation(kind: &Kind) -> Option<String> {
 ///
 /// # Errors
 /// A bad request for names that are invalid in paths.
-pub fn check_name(name: &str) -> Result<(), Failure> {
-    metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(Failure::bad_request(format!("name {name:?} {why}"))))
+pub fn check_name(name: &str) -> Result<(), ApiError> {
+    metadata::path_mistake(name, false).map_or(Ok(()), |why| Err(ApiError::bad_request(format!("name {name:?} {why}"))))
 }
 
 /// Reads a sent object of a built-in kind, without its metadata, which is read separately. Unknown fields are dropped. Returns their
@@ -61,7 +61,7 @@ pub fn check_name(name: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// A bad request for values of wrong types.
-pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, Failure> {
+pub fn read(kind: &Kind, object: &mut Value) -> Result<Vec<String>, ApiError> {
     typed::read(kind, object).map_err(|why| refusal(kind, &why))
 }
 
@@ -83,7 +83,7 @@ pub fn zero(kind: &Kind) -> Value {
 ///
 /// # Errors
 /// A bad request for values of wrong types, an invalid object for all its other errors together.
-pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, Failure> {
+pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&Value>) -> Result<Vec<String>, ApiError> {
     if let Some(why) = metadata::type_mistake(&object["metadata"]) {
         return Err(refusal(kind, &why));
     }
@@ -114,7 +114,7 @@ pub fn prepare(kind: &Kind, subresource: &str, object: &mut Value, old: Option<&
         let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();
         // Events have their core name, in both groups.
         let group = if kind.kind == "Event" { "" } else { &kind.group };
-        Err(Failure::invalid(group, &kind.kind, name, causes))
+        Err(ApiError::invalid(group, &kind.kind, name, causes))
     }
 }
 
@@ -125,9 +125,9 @@ pub fn written_part(kind: &Kind, subresource: &str, old: &Value, new: &Value) ->
 }
 
 /// Returns the refusal of a body that Go's decoder would refuse.
-fn refusal(kind: &Kind, why: &str) -> Failure {
+fn refusal(kind: &Kind, why: &str) -> ApiError {
     let (kind, version) = (&kind.kind, &kind.version);
-    Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
+    ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
 }
 
 fn entry(kind: &Kind) -> Option<&'static BuiltinKind> {

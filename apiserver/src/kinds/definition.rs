@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 use crate::kinds::kind::Scale;
 use crate::schema::{Schema, formats};
@@ -46,9 +46,9 @@ pub struct Accepted {
 ///
 /// # Errors
 /// All errors of the definition at once.
-pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, Failure> {
+pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, ApiError> {
     if !new.is_object() {
-        return Err(Failure::bad_request("a definition is an object"));
+        return Err(ApiError::bad_request("a definition is an object"));
     }
     let mut accepted = new.clone();
     fill_defaults(&mut accepted);
@@ -63,7 +63,7 @@ pub fn accept(new: &Value, old: Option<&Value>) -> Result<Accepted, Failure> {
         let warnings = new.map(|format| format!("unrecognized format {format:?}")).collect();
         Ok(Accepted { definition: accepted, warnings, unenforced })
     } else {
-        Err(Failure::invalid(GROUP, "CustomResourceDefinition", text(&accepted["metadata"]["name"]), causes))
+        Err(ApiError::invalid(GROUP, "CustomResourceDefinition", text(&accepted["metadata"]["name"]), causes))
     }
 }
 

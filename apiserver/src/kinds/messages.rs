@@ -50,7 +50,7 @@ pub enum Zero {
     /// It is omitted.
     Dropped,
     /// It is set to zero.
-    Told,
+    Written,
     /// It is set to null.
     Null,
 }
@@ -153,7 +153,7 @@ impl Field {
         let (number, name, of) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
         let when_zero = match of.chars().last()? {
             '?' => Zero::Dropped,
-            '!' => Zero::Told,
+            '!' => Zero::Written,
             '*' => Zero::Null,
             _ => Zero::Kept,
         };
@@ -171,7 +171,7 @@ impl Field {
         match self.when_zero {
             Zero::Kept | Zero::Dropped => None,
             Zero::Null => Some(Value::Null),
-            Zero::Told => Some(match (self.form, self.of) {
+            Zero::Written => Some(match (self.form, self.of) {
                 (Form::One, "string" | "bytes") => json!(""),
                 (Form::One, "bool") => json!(false),
                 (Form::One, "int32" | "int64" | "util.intstr.IntOrString") => json!(0),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_in_messages_around_them() {
+    fn members_are_nested_in_their_messages() {
         let volume = find("core.Volume").unwrap();
         assert_eq!(volume.member("configMap").unwrap().of, "core.ConfigMapVolumeSource");
         assert!(volume.member("name").is_some() && volume.member(INLINE).is_none());

@@ -13,7 +13,7 @@ use crate::storage::resource::Resource;
 
 /// One kind in one version, with everything needed to serve it.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServedKind {
     /// The kind.
     pub kind: Kind,
     /// The resource of its objects in the store.
@@ -25,16 +25,16 @@ pub struct Served {
     /// The warning for clients of a deprecated version.
     pub deprecation: Option<String>,
     /// Whether the definition is being deleted, so that no objects can be created.
-    pub is_leaving: bool,
+    pub is_terminating: bool,
     /// Objects written after this revision conform to the schema.
     pub since: u64,
     /// When the definition was last changed; `None` for built-in kinds.
     pub defined_at: Option<Timestamp>,
     /// When the definition was created.
-    pub came_at: Option<Timestamp>,
+    pub created_at: Option<Timestamp>,
 }
 
-impl Served {
+impl ServedKind {
     /// Returns a kind without a schema.
     pub fn of(kind: Kind) -> Self {
         // Events of both groups share one store.
@@ -46,10 +46,10 @@ impl Served {
             schema: None,
             stored_schema: None,
             deprecation: None,
-            is_leaving: false,
+            is_terminating: false,
             since: 0,
             defined_at: None,
-            came_at: None,
+            created_at: None,
         }
     }
 
@@ -62,17 +62,17 @@ impl Served {
 /// All kinds.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
-    built_in: Vec<Arc<Served>>,
+    built_in: Vec<Arc<ServedKind>>,
     /// The kinds of each definition, by its name.
-    defined: BTreeMap<String, Vec<Arc<Served>>>,
+    defined: BTreeMap<String, Vec<Arc<ServedKind>>>,
     /// All of them by group, version, and plural name.
-    all: BTreeMap<(String, String, String), Arc<Served>>,
+    all: BTreeMap<(String, String, String), Arc<ServedKind>>,
 }
 
 impl Registry {
     /// Returns the built-in kinds.
     pub fn new() -> Self {
-        let served = |kind: Kind| Served { deprecation: builtin::deprecation(&kind), ..Served::of(kind) };
+        let served = |kind: Kind| ServedKind { deprecation: builtin::deprecation(&kind), ..ServedKind::of(kind) };
         let built_in = builtin::kinds().into_iter().map(|kind| Arc::new(served(kind))).collect();
         let mut registry = Self { built_in, ..Self::default() };
         registry.index();
@@ -82,17 +82,17 @@ impl Registry {
     /// Serves the kinds of a definition, from the given revision and time on.
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let is_leaving = definition["metadata"]["deletionTimestamp"].is_string();
-        let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.came_at);
-        let came_at = known.or(Some(now));
+        let is_terminating = definition["metadata"]["deletionTimestamp"].is_string();
+        let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.created_at);
+        let created_at = known.or(Some(now));
         let served = definition::kinds(definition).into_iter().map(|kind| {
             let schema = definition::schema(definition, &kind.version);
             let is_stored = |version: &&Value| version["storage"] == true && version["name"] != kind.version.as_str();
             let stored = definition::versions(definition).find(is_stored);
             let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
-            let (defined_at, kind) = (Some(now), Served::of(kind));
-            Arc::new(Served { schema, stored_schema, deprecation, is_leaving, since, defined_at, came_at, ..kind })
+            let (defined_at, kind) = (Some(now), ServedKind::of(kind));
+            Arc::new(ServedKind { schema, stored_schema, deprecation, is_terminating, since, defined_at, created_at, ..kind })
         });
         self.defined.insert(name, served.collect());
         self.index();
@@ -105,39 +105,40 @@ impl Registry {
     }
 
     /// Returns a kind by its path.
-    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedKind>> {
         self.all.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     /// Returns a kind by the `apiVersion` and `kind` of its objects.
-    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Served>> {
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<ServedKind>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.version(group, version).find(|served| served.kind.kind == kind)
     }
 
     /// Returns the kind of a stored object; in another version, if its own is no longer served.
-    pub fn by_object(&self, value: &Value) -> Option<&Arc<Served>> {
+    pub fn by_object(&self, value: &Value) -> Option<&Arc<ServedKind>> {
         let (version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
         let group = version.split_once('/').map_or("", |(group, _)| group);
-        let is_alike = |served: &&Arc<Served>| served.kind.group == group && served.kind.kind == kind;
+        let is_alike = |served: &&Arc<ServedKind>| served.kind.group == group && served.kind.kind == kind;
         self.by_kind(version, kind).or_else(|| self.all().find(is_alike))
     }
 
     /// Returns the kind of a stored resource, in its storage version.
-    pub fn stored(&self, resource: &Resource) -> Option<&Arc<Served>> {
+    pub fn stored(&self, resource: &Resource) -> Option<&Arc<ServedKind>> {
         let mut versions = self.all.values().filter(|served| served.resource == *resource);
         let first = versions.next()?;
-        let is_storage = |served: &&Arc<Served>| served.kind.version == served.kind.storage_version && served.kind.group == resource.group;
+        let is_storage =
+            |served: &&Arc<ServedKind>| served.kind.version == served.kind.storage_version && served.kind.group == resource.group;
         if is_storage(&first) { Some(first) } else { versions.find(is_storage).or(Some(first)) }
     }
 
     /// Returns all kinds.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.all.values()
     }
 
     /// Returns the kinds of one version of a group.
-    pub fn version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Served>> {
+    pub fn version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.all.values().filter(move |served| served.kind.group == group && served.kind.version == version)
     }
 
@@ -163,7 +164,7 @@ impl Registry {
 
     fn index(&mut self) {
         let defined = self.defined.values().flatten();
-        let path = |served: &Served| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
+        let path = |served: &ServedKind| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
         self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
     }
 }

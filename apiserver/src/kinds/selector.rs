@@ -4,7 +4,7 @@ mod labels;
 
 use serde_json::Value;
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 use crate::schema::metadata;
 
@@ -88,15 +88,15 @@ impl FieldSelector {
     ///
     /// # Errors
     /// If the text is invalid, or the field is not selectable.
-    pub fn parse(text: &str, kind: &Kind) -> Result<Self, Failure> {
+    pub fn parse(text: &str, kind: &Kind) -> Result<Self, ApiError> {
         let mut requirements = Vec::new();
         for term in split_terms(text) {
             if term.is_empty() {
                 continue;
             }
             let (path, is_equal, value) =
-                split_term(term).ok_or_else(|| Failure::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
-            let value = unescape(value).map_err(Failure::bad_request)?;
+                split_term(term).ok_or_else(|| ApiError::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
+            let value = unescape(value).map_err(ApiError::bad_request)?;
             check_path(path, kind)?;
             requirements.push(Requirement { path: path.to_owned(), value, is_equal });
         }
@@ -141,7 +141,7 @@ pub fn selectable(kind: &Kind) -> Vec<String> {
     found.map_or_else(Vec::new, |(_, _, paths)| paths.iter().map(|path| (*path).to_owned()).collect())
 }
 
-fn check_path(path: &str, kind: &Kind) -> Result<(), Failure> {
+fn check_path(path: &str, kind: &Kind) -> Result<(), ApiError> {
     let more = selectable(kind);
     let is_known = path == "metadata.name"
         || (path == "metadata.namespace" && (kind.namespaced || !kind.is_custom()))
@@ -149,10 +149,10 @@ fn check_path(path: &str, kind: &Kind) -> Result<(), Failure> {
     if is_known {
         Ok(())
     } else if kind.is_custom() || !more.is_empty() {
-        Err(Failure::bad_request(format!("field label not supported: {path}")))
+        Err(ApiError::bad_request(format!("field label not supported: {path}")))
     } else {
         let text = format!("\"{path}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
-        Err(Failure::bad_request(text))
+        Err(ApiError::bad_request(text))
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_tell_their_selectable_fields() {
+    fn definitions_declare_their_selectable_fields() {
         let definition = json!({"spec": {"versions": [{"name": "v1", "selectableFields": [{"jsonPath": ".spec.color"}]}]}});
         let kind = Kind { version: "v1".into(), definition: Some(definition.into()), namespaced: true, ..Kind::default() };
         let selector = FieldSelector::parse("spec.color=red", &kind).unwrap();

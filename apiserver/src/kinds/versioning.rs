@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::kinds::builtin::{self, autoscaling};
 use crate::kinds::definition;
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::schema::Schema;
 use crate::storage::store::Stored;
 
@@ -23,14 +23,14 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
 ];
 
 /// Tells whether an object stored at a revision is returned unchanged.
-pub fn is_plain(served: &Served, revision: u64) -> bool {
+pub fn is_as_stored(served: &ServedKind, revision: u64) -> bool {
     let kind = &served.kind;
     kind.version == kind.storage_version && kind.group == served.resource.group && (!kind.is_custom() || revision > served.since)
 }
 
 /// Returns a stored object in the version of a kind, pruned and with the defaults of that version's schema.
-pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
-    if is_plain(served, stored.revision) {
+pub fn to_requested_version(served: &ServedKind, stored: &Stored) -> Arc<Value> {
+    if is_as_stored(served, stored.revision) {
         return Arc::clone(&stored.value);
     }
     let mut value = (*stored.value).clone();
@@ -39,7 +39,7 @@ pub fn see(served: &Served, stored: &Stored) -> Arc<Value> {
 }
 
 /// Converts a stored object to the version of a kind.
-pub fn convert(served: &Served, value: &mut Value) {
+pub fn convert(served: &ServedKind, value: &mut Value) {
     let Some(object) = value.as_object_mut() else { return };
     object.insert("apiVersion".into(), json!(served.kind.api_version()));
     if served.kind.group == "events.k8s.io" {
@@ -62,7 +62,7 @@ pub fn convert(served: &Served, value: &mut Value) {
 }
 
 /// Converts an object from the version of a kind to its stored form.
-pub fn store(served: &Served, value: &mut Value) {
+pub fn to_storage_version(served: &ServedKind, value: &mut Value) {
     let kind = &served.kind;
     if let Some(stored) = own_stored_schema(served) {
         stored.conform(value);
@@ -84,23 +84,23 @@ pub fn store(served: &Served, value: &mut Value) {
 }
 
 /// Fills in the defaults of an object that is written, including those of a missing status.
-pub fn complete(served: &Served, value: &mut Value) {
+pub fn complete(served: &ServedKind, value: &mut Value) {
     if let Some(schema) = &served.schema {
         schema.fill_defaults(value);
     }
 }
 
-fn is_old_autoscaler(served: &Served) -> bool {
+fn is_old_autoscaler(served: &ServedKind) -> bool {
     served.kind.group == "autoscaling" && served.kind.kind == "HorizontalPodAutoscaler" && served.kind.version == "v1"
 }
 
 /// Returns the schema of the storage version. A conversion webhook decides itself about fields that this version lacks.
-fn own_stored_schema(served: &Served) -> Option<&Schema> {
+fn own_stored_schema(served: &ServedKind) -> Option<&Schema> {
     served.stored_schema.as_ref().filter(|_| webhook(served).is_none())
 }
 
 /// Returns the conversion webhook of a kind, if it has one.
-pub fn webhook(served: &Served) -> Option<&Value> {
+pub fn webhook(served: &ServedKind) -> Option<&Value> {
     served.kind.definition.as_deref().and_then(definition::conversion_webhook)
 }
 
@@ -123,7 +123,7 @@ pub fn scales() -> Kind {
 }
 
 /// Returns the `Scale` of an object, if it has a desired number of replicas.
-pub fn scale_of(served: &Served, value: &Value) -> Option<Value> {
+pub fn scale_of(served: &ServedKind, value: &Value) -> Option<Value> {
     let paths = served.kind.scale.as_ref()?;
     let replicas = at(value, &paths.spec_replicas)?.as_i64()?;
     let mut metadata = Map::new();
@@ -193,7 +193,7 @@ mod tests {
     use crate::kinds::kind::Scale;
 
     #[test]
-    fn an_event_has_two_faces() {
+    fn an_event_is_served_in_two_groups() {
         let kind = Kind {
             group: "events.k8s.io".into(),
             version: "v1".into(),
@@ -202,12 +202,12 @@ mod tests {
             kind: "Event".into(),
             ..Kind::default()
         };
-        let served = Served::of(kind);
+        let served = ServedKind::of(kind);
         let mut value = json!({"apiVersion": "v1", "message": "m", "reportingComponent": "", "firstTimestamp": null});
         convert(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["note"]), (&json!("events.k8s.io/v1"), &json!("m")));
         assert_eq!((value.get("reportingController"), value.get("deprecatedFirstTimestamp")), (None, Some(&Value::Null)));
-        store(&served, &mut value);
+        to_storage_version(&served, &mut value);
         assert_eq!((&value["apiVersion"], &value["message"], value.get("note")), (&json!("v1"), &json!("m"), None));
     }
 
@@ -215,7 +215,7 @@ mod tests {
     fn a_scale_is_read_and_written_by_its_paths() {
         let scale =
             Scale { spec_replicas: ".spec.n".into(), status_replicas: ".status.n".into(), label_selector: Some(".spec.sel".into()) };
-        let served = Served::of(Kind { scale: Some(scale), ..Kind::default() });
+        let served = ServedKind::of(Kind { scale: Some(scale), ..Kind::default() });
         let mut value = json!({"metadata": {"name": "a"}});
         assert_eq!(scale_of(&served, &value), None);
         set_at(&mut value, ".spec.n", json!(3));
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!((&seen["spec"]["replicas"], &seen["status"]), (&json!(3), &json!({"replicas": 0, "selector": "a=b"})));
         let deployments = crate::kinds::builtin::kinds().into_iter().find(|kind| kind.kind == "Deployment").unwrap();
         let deployment = json!({"metadata": {"name": "a"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
-        assert_eq!(scale_of(&Served::of(deployments), &deployment).unwrap()["status"]["selector"], "app=web");
+        assert_eq!(scale_of(&ServedKind::of(deployments), &deployment).unwrap()["status"]["selector"], "app=web");
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::json;
 
 /// Limit of operations in one patch; the same as in the real server.
@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 127;
 /// # Errors
 ///
 /// 400 if it is not a list of operations, 413 for too many or too large ones, 422 for an operation that cannot be applied.
-pub(crate) fn apply(target: &Value, operations: &Value) -> Result<Value, Failure> {
+pub(crate) fn apply(target: &Value, operations: &Value) -> Result<Value, ApiError> {
     let operations = decode(operations)?;
     if operations.len() > MAX_OPERATIONS {
         let text = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", operations.len());
@@ -45,7 +45,7 @@ struct Operation<'a> {
     value: Option<&'a Value>,
 }
 
-fn decode(operations: &Value) -> Result<Vec<Operation<'_>>, Failure> {
+fn decode(operations: &Value) -> Result<Vec<Operation<'_>>, ApiError> {
     match operations {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) => list.iter().map(Operation::decode).collect(),
@@ -63,21 +63,21 @@ pub(crate) fn unknown_members(operations: &Value) -> impl Iterator<Item = String
     })
 }
 
-fn undecodable(value: &Value, expected: &str) -> Failure {
+fn undecodable(value: &Value, expected: &str) -> ApiError {
     let found = json::type_name(value);
-    Failure::bad_request(format!("error decoding patch: json: cannot unmarshal {found} into Go value {expected}"))
+    ApiError::bad_request(format!("error decoding patch: json: cannot unmarshal {found} into Go value {expected}"))
 }
 
-fn rejected() -> Failure {
-    Failure::plain(422, "Invalid", "the server rejected our request due to an error in our request")
+fn rejected() -> ApiError {
+    ApiError::plain(422, "Invalid", "the server rejected our request due to an error in our request")
 }
 
-fn too_large(text: &str) -> Failure {
-    Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: {text}"))
+fn too_large(text: &str) -> ApiError {
+    ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {text}"))
 }
 
 impl<'a> Operation<'a> {
-    fn decode(value: &'a Value) -> Result<Self, Failure> {
+    fn decode(value: &'a Value) -> Result<Self, ApiError> {
         let members = match value {
             Value::Null => return Ok(Self::default()),
             Value::Object(members) => members,
@@ -91,7 +91,7 @@ impl<'a> Operation<'a> {
         Ok(Self { op: text("op")?.unwrap_or_default(), path: text("path")?, from: text("from")?, value: members.get("value") })
     }
 
-    fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), Failure> {
+    fn apply(&self, document: &mut Value, copied: &mut usize) -> Result<(), ApiError> {
         match self.op {
             "add" => add(document, self.path, self.value()),
             "remove" => remove(document, self.path).map(drop),
@@ -119,7 +119,7 @@ impl<'a> Operation<'a> {
     }
 
     /// A missing member, a null, and a missing `value` are equal.
-    fn test(&self, document: &Value) -> Result<(), Failure> {
+    fn test(&self, document: &Value) -> Result<(), ApiError> {
         let found = if self.path == Some("") { Some(document) } else { read(document, self.path)? };
         let found = found.filter(|value| !value.is_null());
         let wanted = self.value.filter(|value| !value.is_null());
@@ -128,7 +128,7 @@ impl<'a> Operation<'a> {
 }
 
 /// Returns the path's parts and its last key. The text before the first slash is ignored.
-fn split(path: Option<&str>) -> Result<(Vec<String>, String), Failure> {
+fn split(path: Option<&str>) -> Result<(Vec<String>, String), ApiError> {
     let mut parts: Vec<String> = path.ok_or_else(rejected)?.split('/').skip(1).map(unescape).collect();
     let key = parts.pop().ok_or_else(rejected)?;
     if parts.len() >= MAX_DEPTH { Err(rejected()) } else { Ok((parts, key)) }
@@ -139,7 +139,7 @@ fn unescape(part: &str) -> String {
 }
 
 /// Returns the position of a key in a list of this length; additions may use the length itself.
-fn index(key: &str, length: usize) -> Result<usize, Failure> {
+fn index(key: &str, length: usize) -> Result<usize, ApiError> {
     let index: i64 = key.parse().map_err(|_| rejected())?;
     let index = if index < 0 { index + length as i64 } else { index };
     usize::try_from(index).ok().filter(|index| *index < length).ok_or_else(rejected)
@@ -154,7 +154,7 @@ fn child<'v>(value: &'v Value, part: &str) -> Option<&'v Value> {
 }
 
 /// Returns the value at the path; `None` for a missing member of an existing object.
-fn read<'v>(document: &'v Value, path: Option<&str>) -> Result<Option<&'v Value>, Failure> {
+fn read<'v>(document: &'v Value, path: Option<&str>) -> Result<Option<&'v Value>, ApiError> {
     let (parts, key) = split(path)?;
     let mut value = document;
     for part in &parts {
@@ -167,7 +167,7 @@ fn read<'v>(document: &'v Value, path: Option<&str>) -> Result<Option<&'v Value>
     }
 }
 
-fn container<'v>(document: &'v mut Value, path: Option<&str>) -> Result<(&'v mut Value, String, usize), Failure> {
+fn container<'v>(document: &'v mut Value, path: Option<&str>) -> Result<(&'v mut Value, String, usize), ApiError> {
     let (parts, key) = split(path)?;
     let mut value = document;
     for part in &parts {
@@ -183,7 +183,7 @@ fn container<'v>(document: &'v mut Value, path: Option<&str>) -> Result<(&'v mut
     Ok((value, key, parts.len()))
 }
 
-fn add(document: &mut Value, path: Option<&str>, value: Value) -> Result<(), Failure> {
+fn add(document: &mut Value, path: Option<&str>, value: Value) -> Result<(), ApiError> {
     let (container, key, depth) = container(document, path)?;
     check_depth(&value, depth)?;
     match container {
@@ -200,7 +200,7 @@ fn add(document: &mut Value, path: Option<&str>, value: Value) -> Result<(), Fai
     Ok(())
 }
 
-fn remove(document: &mut Value, path: Option<&str>) -> Result<Value, Failure> {
+fn remove(document: &mut Value, path: Option<&str>) -> Result<Value, ApiError> {
     let (container, key, _) = container(document, path)?;
     match container {
         Value::Object(members) => members.remove(&key).ok_or_else(rejected),
@@ -212,7 +212,7 @@ fn remove(document: &mut Value, path: Option<&str>) -> Result<Value, Failure> {
     }
 }
 
-fn replace(document: &mut Value, path: Option<&str>, value: Value) -> Result<(), Failure> {
+fn replace(document: &mut Value, path: Option<&str>, value: Value) -> Result<(), ApiError> {
     if path == Some("") && (value.is_object() || value.is_array()) {
         *document = value;
         return Ok(());
@@ -233,7 +233,7 @@ fn replace(document: &mut Value, path: Option<&str>, value: Value) -> Result<(),
 }
 
 /// Copies and moves into themselves could nest an object too deeply to be parsed or dropped.
-fn check_depth(value: &Value, above: usize) -> Result<(), Failure> {
+fn check_depth(value: &Value, above: usize) -> Result<(), ApiError> {
     fn depth(value: &Value) -> usize {
         match value {
             Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_are_none_are_refused_one_way_or_the_other() {
+    fn invalid_operations_are_refused() {
         assert_eq!(patched(json!({"op": "frob", "path": "/spec"})), Err(422));
         assert_eq!(patched(json!({"path": "/spec"})), Err(422));
         assert_eq!(patched(json!({"op": "remove"})), Err(422));

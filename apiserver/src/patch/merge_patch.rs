@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_has_no_nulls() {
+    fn new_values_have_no_nulls() {
         assert_eq!(apply(&json!({}), &json!({"a": {"b": null, "c": 1}})), json!({"a": {"c": 1}}));
         assert_eq!(apply(&json!({}), &json!({"a": [{"b": null}, null]})), json!({"a": [{}, null]}));
     }

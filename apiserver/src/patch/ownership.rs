@@ -11,7 +11,7 @@ mod set;
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use entries::{Entries, Entry};
 pub(crate) use lists::lists_of;
 pub(crate) use manager::{Manager, Operation};
@@ -25,9 +25,9 @@ use set::Set;
 ///
 /// 409 with a cause for each field that another manager owns with another value, unless forced; 400 for `managedFields` in the applied
 /// object; 500 for list items without their keys, and for the same item twice.
-pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, Failure> {
+pub(crate) fn apply(live: Option<&Value>, applied: &Value, by: &Manager<'_>) -> Result<Value, ApiError> {
     if applied.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     merge::check_items(applied, by.lists)?;
     let applied = tracked_part(applied, by);
@@ -145,11 +145,11 @@ fn untrack(mut fields: Set, without_status: bool) -> Set {
     fields
 }
 
-fn conflict(conflicts: &[(String, Vec<String>)]) -> Failure {
-    let all: Vec<Cause> = conflicts
+fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
+    let all: Vec<FieldError> = conflicts
         .iter()
         .flat_map(|(who, paths)| {
-            paths.iter().map(move |path| Cause::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
+            paths.iter().map(move |path| FieldError::new("FieldManagerConflict", path.clone(), format!("conflict with {who}")))
         })
         .collect();
     let texts: Vec<String> = conflicts
@@ -160,7 +160,7 @@ fn conflict(conflicts: &[(String, Vec<String>)]) -> Failure {
         })
         .collect();
     let number = if all.len() == 1 { "1 conflict".to_owned() } else { format!("{} conflicts", all.len()) };
-    let mut failure = Failure::new(409, "Conflict", format!("Apply failed with {number}: {}", texts.join("\n")));
+    let mut failure = ApiError::new(409, "Conflict", format!("Apply failed with {number}: {}", texts.join("\n")));
     failure.details.causes = all;
     failure
 }

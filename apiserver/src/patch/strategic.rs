@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 use crate::patch::merge_keys::{self, REPLACE, SET};
 
@@ -18,24 +18,24 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// # Errors
 ///
 /// 400 for malformed directives, 500 for list items without their merge key or with an unknown directive, as on real servers.
-pub(crate) fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, Failure> {
+pub(crate) fn apply(target: &Value, patch: &Value, kind: &Kind) -> Result<Value, ApiError> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
-        return Err(Failure::bad_request("error decoding patch: a strategic merge patch is an object"));
+        return Err(ApiError::bad_request("error decoding patch: a strategic merge patch is an object"));
     };
     let mut merged = target.clone();
     merge_map(&mut merged, patch, &kind.kind)?;
     Ok(Value::Object(merged))
 }
 
-fn bad_format(directive: &str) -> Failure {
-    Failure::bad_request(format!("invalid patch format of {directive}"))
+fn bad_format(directive: &str) -> ApiError {
+    ApiError::bad_request(format!("invalid patch format of {directive}"))
 }
 
-fn broken(text: String) -> Failure {
-    Failure::new(500, "", text)
+fn broken(text: String) -> ApiError {
+    ApiError::new(500, "", text)
 }
 
-fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &str) -> Result<(), Failure> {
+fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>, shape: &str) -> Result<(), ApiError> {
     match patch.get(DIRECTIVE).map(|value| value.as_str().unwrap_or_default()) {
         None | Some("merge") => {}
         Some("replace") => {
@@ -80,7 +80,7 @@ fn is_directive(key: &str) -> bool {
 }
 
 /// Removes the fields that are not in `$retainKeys`; fields set by the patch must be listed.
-fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Failure> {
+fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), ApiError> {
     let Some(list) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let list = list.as_array().ok_or_else(|| bad_format(RETAIN_KEYS))?;
     let kept: HashSet<&str> = list.iter().filter_map(Value::as_str).collect();
@@ -91,7 +91,7 @@ fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) -> R
     Ok(())
 }
 
-fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> Result<(), Failure> {
+fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> Result<(), ApiError> {
     // Deletions from an absent list have no effect.
     let Some(Value::Array(list)) = target.get_mut(name) else { return Ok(()) };
     let values = values.as_array().ok_or_else(|| bad_format("$deleteFromPrimitiveList"))?;
@@ -101,7 +101,7 @@ fn delete_from(target: &mut Map<String, Value>, name: &str, values: &Value) -> R
 }
 
 /// Checks that the items of a patch are in the order of `$setElementOrder`; deletions need not be.
-fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Result<(), Failure> {
+fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Result<(), ApiError> {
     let key = |item: &Value| if item.is_object() { item[merge_key].clone() } else { item.clone() };
     let mut rest = order.iter().map(key);
     let items = items.and_then(Value::as_array).into_iter().flatten();
@@ -113,7 +113,7 @@ fn check_order(items: Option<&Value>, order: &[Value], merge_key: &str) -> Resul
     Ok(())
 }
 
-fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, shape: &str) -> Result<(), Failure> {
+fn merge_field(target: &mut Map<String, Value>, key: &str, value: &Value, shape: &str) -> Result<(), ApiError> {
     let field = merge_keys::find(shape, key);
     let (merge, holds) = field.map_or(("", ""), |field| (field.merge, field.holds));
     match value {
@@ -151,7 +151,7 @@ fn merge_set(list: &mut Vec<Value>, patch: &[Value]) {
     set_order(list, patch, &before, "");
 }
 
-fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) -> Result<(), Failure> {
+fn merge_list(list: &mut Vec<Value>, patch: &[Value], key: &str, shape: &str) -> Result<(), ApiError> {
     let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).unwrap_or_default().to_owned();
     let identity = |item: &Value| {
         let found = item.get(key).filter(|value| !value.is_null()).map(Value::to_string);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn new_items_come_before_those_that_the_patch_does_not_name() {
+    fn new_items_precede_items_that_the_patch_does_not_name() {
         let target = json!({"containers": [{"name": "a"}, {"name": "b"}]});
         let merged = pod(target, json!({"containers": [{"name": "new"}]}));
         assert_eq!(merged, Ok(json!({"containers": [{"name": "new"}, {"name": "a"}, {"name": "b"}]})));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_do_not_stay_in_what_is_new() {
+    fn directives_are_removed_from_new_values() {
         let patch = json!({"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "a", "$retainKeys": ["name"]}]});
         assert_eq!(pod(json!({}), patch), Ok(json!({"containers": [{"name": "a"}]})));
     }

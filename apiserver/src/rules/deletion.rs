@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Decision, Writer, forbidden, is_same, time};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::kinds::definition;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::work_item::{CLEANUP, FOREGROUND, ORPHAN};
 
 /// The namespaces that cannot be deleted.
@@ -24,9 +24,9 @@ pub(crate) struct Deletion {
     /// Whether it is a dry run.
     pub is_dry_run: bool,
     /// Whether the object is deleted as part of a collection.
-    pub is_of_many: bool,
+    pub is_of_collection: bool,
     /// Whether the answer tells if the deletion is still in progress.
-    pub is_told_as_accepted: bool,
+    pub answers_accepted: bool,
     /// Whether it is part of another request that has passed the webhooks.
     pub is_admitted: bool,
 }
@@ -72,7 +72,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If the object is not the expected one, or may not be deleted.
-    pub(crate) fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, Failure> {
+    pub(crate) fn delete(&self, old: &Value, deletion: &Deletion) -> Result<Decision, ApiError> {
         let kind = &self.served.kind;
         self.check_preconditions(old, deletion)?;
         let is_namespace = kind.kind == "Namespace" && kind.group.is_empty();
@@ -83,14 +83,14 @@ impl Writer<'_> {
         let mut new = old.clone();
         let mut finalizers: Vec<Value> = new["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let is_definition = kind.kind == "CustomResourceDefinition";
-        let is_leaving = old["metadata"]["deletionTimestamp"].is_string();
-        if let Some(propagation) = self.new_propagation(deletion, &finalizers, is_leaving) {
+        let is_terminating = old["metadata"]["deletionTimestamp"].is_string();
+        if let Some(propagation) = self.new_propagation(deletion, &finalizers, is_terminating) {
             let added = propagation.finalizer();
             let is_replaced = |one: &Value| [FOREGROUND, ORPHAN].iter().any(|other| one == other);
             finalizers.retain(|one| !is_replaced(one) || added.is_some_and(|added| one == added));
             finalizers.extend(added.filter(|added| !finalizers.iter().any(|one| one == added)).map(|added| json!(added)));
         }
-        if is_definition && !is_leaving {
+        if is_definition && !is_terminating {
             finalizers.push(json!(CLEANUP));
         }
         if finalizers.is_empty() && !is_namespace {
@@ -101,7 +101,7 @@ impl Writer<'_> {
         } else {
             new["metadata"]["finalizers"] = json!(finalizers);
         }
-        if !is_leaving {
+        if !is_terminating {
             mark(&mut new, self.now);
             if is_definition {
                 let text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
@@ -118,13 +118,13 @@ impl Writer<'_> {
 
     /// Returns the propagation, if it differs from the existing finalizers: a policy in the request takes precedence over them, and they
     /// over the default of the kind.
-    fn new_propagation(&self, deletion: &Deletion, finalizers: &[Value], is_leaving: bool) -> Option<Propagation> {
-        let is_said = || [FOREGROUND, ORPHAN].iter().any(|said| finalizers.iter().any(|one| one == said));
-        let default = || (!is_leaving && !is_said()).then(|| default_propagation(self.served));
+    fn new_propagation(&self, deletion: &Deletion, finalizers: &[Value], is_terminating: bool) -> Option<Propagation> {
+        let has_policy = || [FOREGROUND, ORPHAN].iter().any(|said| finalizers.iter().any(|one| one == said));
+        let default = || (!is_terminating && !has_policy()).then(|| default_propagation(self.served));
         deletion.propagation.or_else(default)
     }
 
-    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), Failure> {
+    fn check_preconditions(&self, old: &Value, deletion: &Deletion) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let mismatch = |what: &str, wanted: &str, found: &Value, hint: &str| {
@@ -132,7 +132,7 @@ impl Writer<'_> {
             let text = format!(
                 "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {hint}"
             );
-            Failure::conflict(&kind.group, &kind.kind, name, &text)
+            ApiError::conflict(&kind.group, &kind.kind, name, &text)
         };
         match &deletion.uid {
             Some(uid) if old["metadata"]["uid"] != uid.as_str() => {
@@ -150,7 +150,7 @@ impl Writer<'_> {
 }
 
 /// Tells whether an object is marked as being deleted before it is removed: so are kinds that may have a grace period, even if it is zero.
-pub(crate) fn is_marked_first(served: &Served, object: &Value) -> bool {
+pub(crate) fn is_marked_before_removal(served: &ServedKind, object: &Value) -> bool {
     served.kind.kind == "Pod" && served.kind.group.is_empty() && !object["metadata"]["deletionTimestamp"].is_string()
 }
 
@@ -163,6 +163,6 @@ pub(crate) fn mark(object: &mut Value, now: Timestamp) {
     }
 }
 
-fn default_propagation(served: &Served) -> Propagation {
+fn default_propagation(served: &ServedKind) -> Propagation {
     if served.kind.group == "batch" && served.kind.kind == "Job" { Propagation::Orphan } else { Propagation::Background }
 }

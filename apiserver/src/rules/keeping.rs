@@ -2,24 +2,24 @@
 
 use serde_json::Value;
 
-use super::sameness::needs_version;
+use super::kind_rules::needs_version;
 use super::{Writer, check_namespace};
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::kinds::builtin;
 
 impl Writer<'_> {
     /// Checks that webhooks have not changed the identity.
-    pub(super) fn check_identity(&self, old: &Value, new: &Value) -> Result<(), Failure> {
+    pub(super) fn check_identity(&self, old: &Value, new: &Value) -> Result<(), ApiError> {
         check_namespace(&old["metadata"]["namespace"], new)?;
         let (kind, sent) = (&self.served.kind, &new["metadata"]["name"]);
         if *sent == old["metadata"]["name"] {
             return Ok(());
         }
-        let cause = Cause::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
-        Err(Failure::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
+        let cause = FieldError::new("FieldValueInvalid", "metadata.name", format!("Invalid value: {sent}: field is immutable"));
+        Err(ApiError::invalid(&kind.group, &kind.kind, old["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]))
     }
 
-    pub(super) fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
+    pub(super) fn check_version(&self, old: &Value, new: &mut Value) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let stored = &old["metadata"]["resourceVersion"];
@@ -27,34 +27,34 @@ impl Writer<'_> {
         if matches!(sent, "" | "0") {
             if needs_version(self.served) && self.subresource != "scale" {
                 let cause =
-                    Cause::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
-                return Err(Failure::invalid(&kind.group, &kind.plural, name, vec![cause]));
+                    FieldError::new("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update");
+                return Err(ApiError::invalid(&kind.group, &kind.plural, name, vec![cause]));
             }
             new["metadata"]["resourceVersion"] = stored.clone();
             return Ok(());
         }
         if sent.parse::<u64>().is_err() {
             let text = format!("metadata.resourceVersion: Invalid value: {sent:?}: strconv.ParseUint: parsing {sent:?}: invalid syntax");
-            return Err(Failure::new(500, "", text));
+            return Err(ApiError::new(500, "", text));
         }
         if *stored != sent {
             let text = "the object has been modified; please apply your changes to the latest version and try again";
-            return Err(Failure::conflict(&kind.group, &kind.plural, name, text));
+            return Err(ApiError::conflict(&kind.group, &kind.plural, name, text));
         }
         Ok(())
     }
 
-    pub(super) fn keep_what_is_the_servers(&self, old: &Value, new: &mut Value) -> Result<(), Failure> {
+    pub(super) fn keep_server_fields(&self, old: &Value, new: &mut Value) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let name = old["metadata"]["name"].as_str().unwrap_or_default();
         let (stored, sent) = (old["metadata"]["uid"].clone(), new["metadata"]["uid"].clone());
         if sent.is_string() && sent != stored {
             if !self.is_patch {
                 let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
-                return Err(Failure::conflict(&kind.group, &kind.plural, name, &text));
+                return Err(ApiError::conflict(&kind.group, &kind.plural, name, &text));
             }
-            let cause = Cause::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
-            return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+            let cause = FieldError::new("FieldValueInvalid", "metadata.uid", format!("Invalid value: {sent}: field is immutable"));
+            return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
         }
         // For an object that is already being deleted, only the granted grace period is kept.
         for (field, is_kept) in
@@ -63,8 +63,8 @@ impl Writer<'_> {
             let sent = &new["metadata"][field];
             if !sent.is_null() && *sent != old["metadata"][field] && !is_kept {
                 let text = format!("Invalid value: {sent}: field is immutable");
-                let cause = Cause::new("FieldValueInvalid", format!("metadata.{field}"), text);
-                return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
+                let cause = FieldError::new("FieldValueInvalid", format!("metadata.{field}"), text);
+                return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause.clone(), cause]));
             }
         }
         let Some(metadata) = new["metadata"].as_object_mut() else { return Ok(()) };
@@ -83,7 +83,7 @@ impl Writer<'_> {
     }
 
     /// Restores the status in writes of the object, and everything else in writes of the status.
-    pub(super) fn keep_what_is_not_written(&self, old: &Value, new: &mut Value) {
+    pub(super) fn keep_unwritten_fields(&self, old: &Value, new: &mut Value) {
         let keep = |new: &mut Value, field: &str| {
             let Some(object) = new.as_object_mut() else { return };
             match old.get(field) {

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Writer;
-use super::sameness::is_empty;
-use crate::http::api_error::{Cause, Failure};
+use super::kind_rules::is_empty;
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::request::FieldValidation;
 use crate::kinds::builtin;
 use crate::schema::Schema;
-use crate::schema::field_error::Place;
+use crate::schema::field_error::FieldPath;
 use crate::schema::metadata;
 
 impl Writer<'_> {
@@ -17,7 +17,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
-    pub(crate) fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+    pub(crate) fn receive(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, ApiError> {
         self.receive_with(value, remarks, Schema::conform)
     }
 
@@ -26,7 +26,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is of another type, or has unknown fields and the validation is strict.
-    pub(crate) fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, Failure> {
+    pub(crate) fn receive_applied(&self, value: &mut Value, remarks: &[String]) -> Result<Vec<String>, ApiError> {
         self.receive_with(value, remarks, |schema, value| {
             schema.prune(value);
             schema.replace_with_defaults(value);
@@ -39,12 +39,12 @@ impl Writer<'_> {
         value: &mut Value,
         remarks: &[String],
         fill: impl Fn(&Schema, &mut Value) -> Vec<String>,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, ApiError> {
         self.check_kind(value)?;
         let mut unknown = self.clean(value)?;
         if let Some(schema) = &self.served.schema {
             if let Some(why) = schema.undecodable(value) {
-                return Err(Failure::bad_request(why));
+                return Err(ApiError::bad_request(why));
             }
             unknown.extend(fill(schema, value));
         } else {
@@ -62,12 +62,12 @@ impl Writer<'_> {
     }
 
     /// Reads the metadata strictly by type. Returns the paths of dropped fields.
-    fn clean(&self, value: &mut Value) -> Result<Vec<String>, Failure> {
+    fn clean(&self, value: &mut Value) -> Result<Vec<String>, ApiError> {
         if let Some(why) = metadata::type_mistake(&value["metadata"]) {
             let (kind, version) = (&self.served.kind.kind, &self.served.kind.version);
-            return Err(Failure::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
+            return Err(ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}")));
         }
-        let unknown = metadata::clean(&mut value["metadata"], &Place::Named("metadata"));
+        let unknown = metadata::clean(&mut value["metadata"], &FieldPath::Named("metadata"));
         if let Some(members) = value["metadata"].as_object_mut() {
             // Empty fields count as absent, except `managedFields`.
             members.retain(|name, member| name == "managedFields" || !is_empty(member));
@@ -75,23 +75,23 @@ impl Writer<'_> {
         Ok(unknown)
     }
 
-    fn refuse_strictly(&self, remarks: &str) -> Failure {
+    fn refuse_strictly(&self, remarks: &str) -> ApiError {
         let kind = &self.served.kind;
         if self.is_patch {
-            return Failure::bad_request(format!("strict decoding error: {remarks}"));
+            return ApiError::bad_request(format!("strict decoding error: {remarks}"));
         }
         let (name, version) = (&kind.kind, &kind.version);
-        Failure::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
+        ApiError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {remarks}"))
     }
 
-    fn check_kind(&self, value: &mut Value) -> Result<(), Failure> {
+    fn check_kind(&self, value: &mut Value) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let expected = kind.api_version();
         if value.is_null() && !kind.is_custom() {
             *value = json!({});
         }
         let Some(object) = value.as_object_mut() else {
-            return Err(Failure::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
+            return Err(ApiError::bad_request(format!("the object provided is unrecognized (must be of type {})", kind.kind)));
         };
         let sent =
             |field: &str, object: &serde_json::Map<String, Value>| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -99,23 +99,34 @@ impl Writer<'_> {
         if kind.is_custom() && (sent_kind.is_empty() || sent_version.is_empty()) {
             let field = if sent_kind.is_empty() { "Kind" } else { "apiVersion" };
             let text = format!("the object provided is unrecognized (must be of type {}): Object '{field}' is missing", kind.kind);
-            return Err(Failure::bad_request(text));
+            return Err(ApiError::bad_request(text));
         }
         if !sent_version.is_empty() && sent_version != expected {
             if kind.is_custom() && self.is_patch {
-                let cause = Cause::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
-                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+                let cause =
+                    FieldError::new("FieldValueInvalid", "apiVersion", format!("Invalid value: {sent_version:?}: must be {expected}"));
+                return Err(ApiError::invalid(
+                    &kind.group,
+                    &sent_kind,
+                    value["metadata"]["name"].as_str().unwrap_or_default(),
+                    vec![cause],
+                ));
             }
             let text = format!("the API version in the data ({sent_version}) does not match the expected API version ({expected})");
-            return Err(Failure::bad_request(text));
+            return Err(ApiError::bad_request(text));
         }
         if !sent_kind.is_empty() && sent_kind != kind.kind {
             if kind.is_custom() {
-                let cause = Cause::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
-                return Err(Failure::invalid(&kind.group, &sent_kind, value["metadata"]["name"].as_str().unwrap_or_default(), vec![cause]));
+                let cause = FieldError::new("FieldValueInvalid", "kind", format!("Invalid value: {sent_kind:?}: must be {}", kind.kind));
+                return Err(ApiError::invalid(
+                    &kind.group,
+                    &sent_kind,
+                    value["metadata"]["name"].as_str().unwrap_or_default(),
+                    vec![cause],
+                ));
             }
             let text = format!("{sent_kind} in version {sent_version:?} cannot be handled as a {}", kind.kind);
-            return Err(Failure::bad_request(text));
+            return Err(ApiError::bad_request(text));
         }
         object.insert("kind".into(), json!(kind.kind));
         object.insert("apiVersion".into(), json!(expected));
@@ -126,7 +137,7 @@ impl Writer<'_> {
     ///
     /// # Errors
     /// If it is no longer an object of the kind.
-    pub(crate) fn readmit(&self, mut value: Value) -> Result<Value, Failure> {
+    pub(crate) fn readmit(&self, mut value: Value) -> Result<Value, ApiError> {
         self.check_kind(&mut value)?;
         self.clean(&mut value)?;
         if let Some(schema) = &self.served.schema {

@@ -4,85 +4,85 @@ use std::fmt::{self, Display};
 
 use serde_json::Value;
 
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 
 /// Returns the error of a missing field.
-pub(crate) fn required(field: impl Display, text: &str) -> Cause {
+pub(crate) fn required(field: impl Display, text: &str) -> FieldError {
     let message = if text.is_empty() { "Required value".to_owned() } else { format!("Required value: {text}") };
-    Cause::new("FieldValueRequired", field.to_string(), message)
+    FieldError::new("FieldValueRequired", field.to_string(), message)
 }
 
 /// Returns the error of an invalid value.
-pub(crate) fn invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
-    Cause::new("FieldValueInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
+pub(crate) fn invalid(field: impl Display, value: &Value, text: impl Display) -> FieldError {
+    FieldError::new("FieldValueInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
 /// Returns the error of a value of a wrong type.
-pub(crate) fn type_invalid(field: impl Display, value: &Value, text: impl Display) -> Cause {
-    Cause::new("FieldValueTypeInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
+pub(crate) fn type_invalid(field: impl Display, value: &Value, text: impl Display) -> FieldError {
+    FieldError::new("FieldValueTypeInvalid", field.to_string(), format!("Invalid value: {value}: {text}"))
 }
 
 /// Returns the error of a duplicate value.
-pub(crate) fn duplicate(field: impl Display, value: &Value) -> Cause {
-    Cause::new("FieldValueDuplicate", field.to_string(), format!("Duplicate value: {value}"))
+pub(crate) fn duplicate(field: impl Display, value: &Value) -> FieldError {
+    FieldError::new("FieldValueDuplicate", field.to_string(), format!("Duplicate value: {value}"))
 }
 
 /// Returns the error of a reference to something that does not exist.
-pub(crate) fn not_found(field: impl Display, value: &Value) -> Cause {
-    Cause::new("FieldValueNotFound", field.to_string(), format!("Not found: {value}"))
+pub(crate) fn not_found(field: impl Display, value: &Value) -> FieldError {
+    FieldError::new("FieldValueNotFound", field.to_string(), format!("Not found: {value}"))
 }
 
 /// Returns the error of a value that is not among the supported ones.
-pub(crate) fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> Cause {
+pub(crate) fn not_supported<T: Display>(field: impl Display, value: &Value, supported: impl IntoIterator<Item = T>) -> FieldError {
     let supported: Vec<String> = supported.into_iter().map(|one| format!("\"{one}\"")).collect();
     let message = format!("Unsupported value: {value}: supported values: {}", supported.join(", "));
-    Cause::new("FieldValueNotSupported", field.to_string(), message)
+    FieldError::new("FieldValueNotSupported", field.to_string(), message)
 }
 
 /// Returns the error of a forbidden field.
-pub(crate) fn forbidden(field: impl Display, text: impl Display) -> Cause {
-    Cause::new("FieldValueForbidden", field.to_string(), format!("Forbidden: {text}"))
+pub(crate) fn forbidden(field: impl Display, text: impl Display) -> FieldError {
+    FieldError::new("FieldValueForbidden", field.to_string(), format!("Forbidden: {text}"))
 }
 
 /// Returns the error of a text that is too long.
-pub(crate) fn too_long(field: impl Display, limit: u64) -> Cause {
-    Cause::new("FieldValueTooLong", field.to_string(), format!("Too long: may not be more than {limit} bytes"))
+pub(crate) fn too_long(field: impl Display, limit: u64) -> FieldError {
+    FieldError::new("FieldValueTooLong", field.to_string(), format!("Too long: may not be more than {limit} bytes"))
 }
 
 /// Returns the error of a list or map with too many members.
-pub(crate) fn too_many(field: impl Display, count: usize, limit: u64) -> Cause {
-    Cause::new("FieldValueTooMany", field.to_string(), format!("Too many: {count}: must have at most {limit} items"))
+pub(crate) fn too_many(field: impl Display, count: usize, limit: u64) -> FieldError {
+    FieldError::new("FieldValueTooMany", field.to_string(), format!("Too many: {count}: must have at most {limit} items"))
 }
 
 /// The path of a value in an object. Formatted only for errors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum FieldPath<'a> {
     /// The whole object.
     Root,
     /// A path given as text.
     Named(&'a str),
     /// A member of an object.
-    Member(&'a Place<'a>, &'a str),
+    Member(&'a FieldPath<'a>, &'a str),
     /// An item of a list.
-    Item(&'a Place<'a>, usize),
+    Item(&'a FieldPath<'a>, usize),
     /// An entry of a map with arbitrary keys, shown in brackets.
-    Key(&'a Place<'a>, &'a str),
+    Key(&'a FieldPath<'a>, &'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPath<'a> {
     /// Returns the path of a member.
-    pub(crate) fn member(&'a self, name: &'a str) -> Place<'a> {
-        Place::Member(self, name)
+    pub(crate) fn member(&'a self, name: &'a str) -> FieldPath<'a> {
+        FieldPath::Member(self, name)
     }
 
     /// Returns the path of an item.
-    pub(crate) fn item(&'a self, index: usize) -> Place<'a> {
-        Place::Item(self, index)
+    pub(crate) fn item(&'a self, index: usize) -> FieldPath<'a> {
+        FieldPath::Item(self, index)
     }
 
     /// Returns the path of a map entry.
-    pub(crate) fn key(&'a self, key: &'a str) -> Place<'a> {
-        Place::Key(self, key)
+    pub(crate) fn key(&'a self, key: &'a str) -> FieldPath<'a> {
+        FieldPath::Key(self, key)
     }
 
     /// Returns the field of an error. The whole object has no name, which Kubernetes prints as `<nil>`.
@@ -92,14 +92,14 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Display for Place<'_> {
+impl Display for FieldPath<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Root | Place::Named("") => Ok(()),
-            Place::Named(name) | Place::Member(Place::Root | Place::Named(""), name) => formatter.write_str(name),
-            Place::Member(parent, name) => write!(formatter, "{parent}.{name}"),
-            Place::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
-            Place::Key(parent, key) => write!(formatter, "{parent}[{key}]"),
+            FieldPath::Root | FieldPath::Named("") => Ok(()),
+            FieldPath::Named(name) | FieldPath::Member(FieldPath::Root | FieldPath::Named(""), name) => formatter.write_str(name),
+            FieldPath::Member(parent, name) => write!(formatter, "{parent}.{name}"),
+            FieldPath::Item(parent, index) => write!(formatter, "{parent}[{index}]"),
+            FieldPath::Key(parent, key) => write!(formatter, "{parent}[{key}]"),
         }
     }
 }

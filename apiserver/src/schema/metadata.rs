@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::http::json;
-use crate::schema::field_error::{self, Place};
+use crate::schema::field_error::{self, FieldPath};
 
 /// The fields of metadata, with Go's names of their types.
 const FIELDS: [(&str, &str); 15] = [
@@ -35,7 +35,7 @@ const MANAGER_FIELDS: [&str; 7] = ["apiVersion", "fieldsType", "fieldsV1", "mana
 const ANNOTATION_BYTES: usize = 262_144;
 
 /// Drops unknown fields of metadata, and returns their paths. Null labels and annotations become empty texts, other nulls are removed.
-pub(crate) fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
+pub(crate) fn clean(metadata: &mut Value, field_path: &FieldPath<'_>) -> Vec<String> {
     let mut dropped = Vec::new();
     if metadata.is_null() {
         *metadata = json!({});
@@ -44,7 +44,7 @@ pub(crate) fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
     members.retain(|name, value| {
         let is_known = FIELDS.iter().any(|(known, _)| known == name);
         if !is_known {
-            dropped.push(place.member(name).to_string());
+            dropped.push(field_path.member(name).to_string());
         }
         is_known && !value.is_null()
     });
@@ -56,7 +56,7 @@ pub(crate) fn clean(metadata: &mut Value, place: &Place<'_>) -> Vec<String> {
         }
     }
     for (name, fields) in [("ownerReferences", &OWNER_FIELDS[..]), ("managedFields", &MANAGER_FIELDS[..])] {
-        let list = place.member(name);
+        let list = field_path.member(name);
         for (index, item) in members.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
             let Value::Object(item) = item else { continue };
             item.retain(|field, _| {
@@ -174,47 +174,47 @@ pub(crate) fn path_mistake(name: &str, is_prefix: bool) -> Option<String> {
 }
 
 /// Returns the errors of the name and the generated name, the labels, the annotations, and the owners.
-pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<Cause> {
-    let place = Place::Named("metadata");
+pub(crate) fn check(metadata: &Map<String, Value>, rule: NameRule) -> Vec<FieldError> {
+    let field_path = FieldPath::Named("metadata");
     let has_name = ["name", "generateName"].iter().any(|name| metadata.get(*name).is_some_and(|name| name != ""));
     let mut causes = Vec::new();
     if !has_name {
         causes.push(field_error::required("metadata.name", "name or generateName is required"));
     }
-    check_all(metadata, rule, &place, &mut causes);
+    check_all(metadata, rule, &field_path, &mut causes);
     causes
 }
 
 /// Returns the errors of an embedded object's metadata, which needs no name.
-pub(crate) fn check_embedded(metadata: &Map<String, Value>, place: &Place<'_>) -> Vec<Cause> {
+pub(crate) fn check_embedded(metadata: &Map<String, Value>, field_path: &FieldPath<'_>) -> Vec<FieldError> {
     let mut causes = Vec::new();
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if let Some(why) = name_mistake(NameRule::Label, namespace, false).filter(|_| !namespace.is_empty()) {
-        causes.push(field_error::invalid(place.member("namespace"), &json!(namespace), why));
+        causes.push(field_error::invalid(field_path.member("namespace"), &json!(namespace), why));
     }
-    check_all(metadata, NameRule::PathSegment, place, &mut causes);
+    check_all(metadata, NameRule::PathSegment, field_path, &mut causes);
     let finalizers = metadata.get("finalizers").and_then(Value::as_array);
     for finalizer in finalizers.into_iter().flatten() {
         let mistakes = qualified_mistakes(finalizer.as_str().unwrap_or_default());
-        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(place.member("finalizers"), finalizer, why)));
+        causes.extend(mistakes.into_iter().map(|why| field_error::invalid(field_path.member("finalizers"), finalizer, why)));
     }
     causes
 }
 
-fn check_all(metadata: &Map<String, Value>, rule: NameRule, place: &Place<'_>, causes: &mut Vec<Cause>) {
+fn check_all(metadata: &Map<String, Value>, rule: NameRule, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
     for (field, is_prefix) in [("generateName", true), ("name", false)] {
         let name = metadata.get(field).and_then(Value::as_str).unwrap_or_default();
         if let Some(why) = name_mistake(rule, name, is_prefix).filter(|_| !name.is_empty()) {
-            causes.push(field_error::invalid(place.member(field), &json!(name), why));
+            causes.push(field_error::invalid(field_path.member(field), &json!(name), why));
         }
     }
-    check_labels(metadata, place, causes);
-    check_annotations(metadata, place, causes);
-    check_owners(metadata, place, causes);
+    check_labels(metadata, field_path, causes);
+    check_annotations(metadata, field_path, causes);
+    check_owners(metadata, field_path, causes);
 }
 
 /// Returns the errors and warnings of finalizers. Names without a domain are errors for built-in kinds, and warnings for custom ones.
-pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<Cause>, Vec<String>) {
+pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -> (Vec<FieldError>, Vec<String>) {
     let (mut causes, mut warnings) = (Vec::new(), Vec::new());
     let finalizers: Vec<&str> =
         metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -297,8 +297,8 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("the pattern is valid")
 }
 
-fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
-    let field = place.member("labels");
+fn check_labels(metadata: &Map<String, Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+    let field = field_path.member("labels");
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
         causes.extend(qualified_mistakes(key).into_iter().map(|why| field_error::invalid(field, &json!(key), why)));
         if let Some(why) = value.as_str().and_then(label_value_mistake) {
@@ -307,8 +307,8 @@ fn check_labels(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut V
     }
 }
 
-fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
-    let field = place.member("annotations");
+fn check_annotations(metadata: &Map<String, Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+    let field = field_path.member("annotations");
     let mut size = 0;
     for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
         size += key.len() + value.as_str().unwrap_or_default().len();
@@ -320,8 +320,8 @@ fn check_annotations(metadata: &Map<String, Value>, place: &Place<'_>, causes: &
     }
 }
 
-fn check_owners(metadata: &Map<String, Value>, place: &Place<'_>, causes: &mut Vec<Cause>) {
-    let list = place.member("ownerReferences");
+fn check_owners(metadata: &Map<String, Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {
+    let list = field_path.member("ownerReferences");
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut controllers = 0;
     for owner in owners.into_iter().flatten() {

@@ -3,19 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use super::node::{Additional, Node, Rule};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error;
 
 /// The allowed reasons of rules.
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Reads the rules of a node, whose members are read already.
-pub(super) fn read(schema: &Map<String, Value>, node: &Node, place: &str, causes: &mut Vec<Cause>) -> Vec<Rule> {
+pub(super) fn read(schema: &Map<String, Value>, node: &Node, place: &str, causes: &mut Vec<FieldError>) -> Vec<Rule> {
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
     rules.enumerate().map(|(index, rule)| read_one(rule, node, &format!("{place}.x-kubernetes-validations[{index}]"), causes)).collect()
 }
 
-fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) -> Rule {
+fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<FieldError>) -> Rule {
     let text = |name: &str| written.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let at = |name: &str| format!("{place}.{name}");
     let rule = text("rule").map(str::trim).unwrap_or_default();
@@ -49,7 +49,7 @@ fn read_one(written: &Value, node: &Node, place: &str, causes: &mut Vec<Cause>) 
     }
 }
 
-fn field_path(path: &str, node: &Node, field: &str, causes: &mut Vec<Cause>) -> String {
+fn field_path(path: &str, node: &Node, field: &str, causes: &mut Vec<FieldError>) -> String {
     if path.trim().is_empty() {
         causes.push(field_error::invalid(field, &json!(path), "must be non-empty if specified"));
     }

@@ -28,7 +28,7 @@ fn widgets() -> Schema {
     .unwrap()
 }
 
-fn told(causes: &[Cause]) -> Vec<String> {
+fn told(causes: &[FieldError]) -> Vec<String> {
     causes.iter().map(|cause| format!("{}@{}", cause.reason.trim_start_matches("FieldValue"), cause.field)).collect()
 }
 
@@ -80,7 +80,7 @@ fn a_number_of_replicas_that_cannot_be_shown_is_refused() {
 }
 
 #[test]
-fn messages_tell_the_value_and_the_field() {
+fn messages_contain_the_value_and_the_field() {
     let causes = widgets().validate(&json!({"spec": {"size": 0}}), None);
     assert_eq!(causes[0].message, "Invalid value: 0: spec.size in body should be greater than or equal to 1");
     let causes = widgets().validate(&json!({"spec": {"size": "3"}}), None);
@@ -98,7 +98,7 @@ fn rules_compare_values_with_each_other_and_with_the_old_ones() {
 }
 
 #[cfg(feature = "cel")]
-fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<Cause> {
+fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<FieldError> {
     let schema = Schema::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "n": {"type": "integer"}, "s": {"type": "string", "maxLength": 20}, "x-y": {"type": "string", "maxLength": 20},
         "list": {"type": "array", "maxItems": 20, "items": {"type": "integer"}}, "q": {"x-kubernetes-int-or-string": true}, "m": {"type": "string", "maxLength": 5}},
@@ -113,9 +113,9 @@ fn ruled(rules: Value, value: Value, old: Option<Value>) -> Vec<Cause> {
 fn rules_have_reasons_paths_and_messages() {
     let rules = json!([{"rule": "self.n > 5", "reason": "FieldValueForbidden", "fieldPath": ".n", "messageExpression": "'n is %d'.format([self.n])"}]);
     let causes = ruled(rules, json!({"n": 1}), None);
-    assert_eq!(causes, [Cause::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
+    assert_eq!(causes, [FieldError::new("FieldValueForbidden", "spec.n", "Forbidden: n is 1")]);
     let causes = ruled(json!([{"rule": "self.n > 5", "message": "no bad"}]), json!({}), None);
-    assert_eq!(causes, [Cause::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
+    assert_eq!(causes, [FieldError::new("FieldValueInvalid", "spec", "Invalid value: \"object\": no such key: n evaluating rule: no bad")]);
     let causes = ruled(json!([{"rule": "self.n > 5"}]), json!({"n": 1}), None);
     assert_eq!(causes[0].message, "Invalid value: failed rule: self.n > 5");
 }
@@ -148,7 +148,7 @@ fn an_old_value_can_be_optional() {
 
 #[cfg(feature = "cel")]
 #[test]
-fn rules_that_do_not_compile_are_refused_and_those_that_cannot_be_evaluated_are_told() {
+fn invalid_rules_are_refused_and_unsupported_rules_are_reported() {
     let schema = |rule: &str| Schema::parse(&json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}]}));
     let causes = schema("self.(").unwrap_err();
     assert_eq!(told(&causes), ["Invalid@openAPIV3Schema.x-kubernetes-validations[0].rule"]);
@@ -165,7 +165,7 @@ fn rules_that_do_not_compile_are_refused_and_those_that_cannot_be_evaluated_are_
 }
 
 #[test]
-fn unknown_fields_are_dropped_and_told() {
+fn unknown_fields_are_dropped_and_reported() {
     let mut object = json!({"apiVersion": "ex.dev/v1", "kind": "Widget", "metadata": {"name": "a"}, "top": 1,
         "spec": {"size": 3, "unknown": 1, "items": [{"k": "1", "x": 2}], "any": {"deep": {"er": 1}}, "m": {"a": 1},
                  "emb": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "bogus": 1}, "spec": {"kept": 1}}}});

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::faults::Drop;
 use crate::faults::injection::Broken;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::storage::store::line;
 
 /// Time for sent data to leave the machine before a break.
@@ -20,10 +20,10 @@ const STEPS: u64 = 10;
 const HALF_A_LINE: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"apiVersion\":\"";
 
 /// Returns the body with a callback for each chunk.
-pub(super) fn observed(body: Body, mut look: impl FnMut(&Bytes) + Send + 'static) -> Body {
+pub(super) fn observed(body: Body, mut observe: impl FnMut(&Bytes) + Send + 'static) -> Body {
     Body::from_stream(body.into_data_stream().inspect(move |piece| {
         if let Ok(piece) = piece {
-            look(piece);
+            observe(piece);
         }
     }))
 }
@@ -98,7 +98,7 @@ pub(super) fn late(body: Body, delay: Duration) -> Body {
 }
 
 /// Returns the body of a watch with one error event.
-pub(super) fn error_event(failure: &Failure) -> Body {
+pub(super) fn error_event(failure: &ApiError) -> Body {
     Body::from(line("ERROR", &failure.to_json()))
 }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_broken_body_has_half_of_what_was_to_come() {
+    async fn a_broken_body_ends_in_the_middle() {
         assert_eq!(text(broken_in_the_middle(Body::from("abcdef"))).await, ("abc".to_owned(), true));
     }
 

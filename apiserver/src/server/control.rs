@@ -14,18 +14,18 @@ use super::restart::{Restart, refuse_if_durable};
 use crate::api::Api;
 use crate::auth::access::{MASTERS, User};
 use crate::faults::Rule;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::{self, Reply};
-use crate::http::request::{Accept, Form, Question};
+use crate::http::request::{Accept, Form, ParsedRequest};
 use crate::rules::time;
 
 /// The prefix of the control API.
 const ROOT: &str = "/_dev/";
 
 /// The default time limit for controllers, in milliseconds.
-const SETTLED: u64 = 5_000;
+const DEFAULT_SETTLE_TIMEOUT_MS: u64 = 5_000;
 /// The interval of checks.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The state to drop.
 #[derive(Debug, Default, Deserialize)]
@@ -44,14 +44,14 @@ struct Compaction {
 /// The offset of the server's time.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Shift {
+struct ClockShift {
     offset_ms: i64,
 }
 
-/// A time limit.
+/// The body of `settle`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Patience {
+struct SettleRequest {
     timeout_ms: Option<u64>,
 }
 
@@ -65,19 +65,19 @@ struct Load {
 }
 
 /// Tells whether a request is for the control API.
-pub(super) fn is_about(question: &Question) -> bool {
-    question.text.starts_with(ROOT)
+pub(super) fn is_for(parsed: &ParsedRequest) -> bool {
+    parsed.text.starts_with(ROOT)
 }
 
 /// Answers a request for the control API.
-pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, question: &Question) -> Response<Body> {
+pub(super) async fn answer(server: &ApiServer, user: Result<User, ApiError>, parsed: &ParsedRequest) -> Response<Body> {
     let allowed = user.and_then(|user| {
         let is_administrator = user.groups.iter().any(|group| group == MASTERS);
         let text = format!("forbidden: User {:?} cannot control the server", user.name);
-        if is_administrator { Ok(()) } else { Err(Failure::new(403, "Forbidden", text)) }
+        if is_administrator { Ok(()) } else { Err(ApiError::new(403, "Forbidden", text)) }
     });
     let answered = match allowed {
-        Ok(()) => control(server, question).await,
+        Ok(()) => control(server, parsed).await,
         Err(failure) => Err(failure),
     };
     match answered {
@@ -86,14 +86,14 @@ pub(super) async fn answer(server: &ApiServer, user: Result<User, Failure>, ques
     }
 }
 
-async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failure> {
+async fn control(server: &ApiServer, parsed: &ParsedRequest) -> Result<Reply, ApiError> {
     let api = &server.api;
-    let parts: Vec<&str> = question.text[ROOT.len()..].trim_end_matches('/').split('/').collect();
+    let parts: Vec<&str> = parsed.text[ROOT.len()..].trim_end_matches('/').split('/').collect();
     let done = || Ok(Reply::object(json!({})));
-    match (question.method.as_str(), parts.as_slice()) {
+    match (parsed.method.as_str(), parts.as_slice()) {
         ("GET", ["faults"]) => Ok(Reply::object(json!({"faults": faults(api)}))),
-        ("POST", ["faults"]) => Ok(Reply::object(json!({"id": server.add_fault(body(question)?)})).with_code(201)),
-        ("PUT", ["faults"]) => Ok(Reply::object(json!({"ids": server.replace_faults(body::<Vec<Rule>>(question)?)}))),
+        ("POST", ["faults"]) => Ok(Reply::object(json!({"id": server.add_fault(body(parsed)?)})).with_code(201)),
+        ("PUT", ["faults"]) => Ok(Reply::object(json!({"ids": server.replace_faults(body::<Vec<Rule>>(parsed)?)}))),
         ("DELETE", ["faults"]) => {
             server.replace_faults(Vec::new());
             done()
@@ -115,11 +115,11 @@ async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failu
         ("GET", ["requests"]) => Ok(Reply::object(json!({"requests": server.requests()}))),
         ("GET", ["firings"]) => Ok(Reply::object(json!({"firings": server.firings()}))),
         ("GET", ["watchers"]) => {
-            let watchers: Vec<Value> = api.injection().requests().watchers().map(|asked| json!(asked)).collect();
+            let watchers: Vec<Value> = api.injection().requests().watchers().map(|request| json!(request)).collect();
             Ok(Reply::object(json!({"watchers": watchers})))
         }
         ("POST", ["reset"]) => {
-            let reset: Reset = body(question)?;
+            let reset: Reset = body(parsed)?;
             server.replace_faults(Vec::new());
             if reset.objects {
                 server.restart(Restart { keep_objects: false, ..Restart::default() })?;
@@ -127,35 +127,35 @@ async fn control(server: &ApiServer, question: &Question) -> Result<Reply, Failu
             done()
         }
         ("POST", ["compact"]) => {
-            let compaction: Compaction = body(question)?;
+            let compaction: Compaction = body(parsed)?;
             api.with(|state| state.store.compact(compaction.keep));
             done()
         }
         ("POST", ["restart"]) => {
-            server.restart(body(question)?)?;
+            server.restart(body(parsed)?)?;
             done()
         }
         ("POST", ["clock"]) => {
-            let shift: Shift = body(question)?;
+            let shift: ClockShift = body(parsed)?;
             api.shift_time(SignedDuration::from_millis(shift.offset_ms));
             Ok(Reply::object(json!({"now": time(api.now())})))
         }
-        ("POST", ["settle"]) => settle(server, body(question)?).await,
+        ("POST", ["settle"]) => settle(server, body(parsed)?).await,
         ("GET", ["dump"]) => {
             let (revision, objects) = api.with(|state| (state.store.revision(), state.store.all()));
             let objects: Vec<&Value> = objects.iter().map(|stored| &*stored.value).collect();
             Ok(Reply::object(json!({"revision": revision, "objects": objects})))
         }
         ("POST", ["load"]) => {
-            load(server, body(question)?)?;
+            load(server, body(parsed)?)?;
             done()
         }
         _ => Ok(Reply::no_page()),
     }
 }
 
-fn no_fault(id: &str) -> Failure {
-    Failure::new(404, "NotFound", format!("there is no fault {id:?}"))
+fn no_fault(id: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("there is no fault {id:?}"))
 }
 
 fn faults(api: &Api) -> Vec<Value> {
@@ -163,28 +163,28 @@ fn faults(api: &Api) -> Vec<Value> {
 }
 
 /// Reads the body; an empty one means the defaults.
-fn body<T: DeserializeOwned>(question: &Question) -> Result<T, Failure> {
-    let text: &[u8] = if question.body.is_empty() && question.method == Method::POST { b"{}" } else { &question.body };
-    serde_json::from_slice(text).map_err(|error| Failure::bad_request(error.to_string()))
+fn body<T: DeserializeOwned>(parsed: &ParsedRequest) -> Result<T, ApiError> {
+    let text: &[u8] = if parsed.body.is_empty() && parsed.method == Method::POST { b"{}" } else { &parsed.body };
+    serde_json::from_slice(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
 /// Waits until the controllers are idle.
-async fn settle(server: &ApiServer, patience: Patience) -> Result<Reply, Failure> {
-    let timeout = Duration::from_millis(patience.timeout_ms.unwrap_or(SETTLED));
+async fn settle(server: &ApiServer, request: SettleRequest) -> Result<Reply, ApiError> {
+    let timeout = Duration::from_millis(request.timeout_ms.unwrap_or(DEFAULT_SETTLE_TIMEOUT_MS));
     let settled = async {
         while !server.is_settled() {
             server.settle();
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     match tokio::time::timeout(timeout, settled).await {
         Ok(()) => Ok(Reply::object(json!({}))),
-        Err(_) => Err(Failure::new(504, "Timeout", "the controllers are still at work")),
+        Err(_) => Err(ApiError::new(504, "Timeout", "the controllers are still at work")),
     }
 }
 
 /// Adds objects unchanged, and replaces those with the same names.
-fn load(server: &ApiServer, load: Load) -> Result<(), Failure> {
+fn load(server: &ApiServer, load: Load) -> Result<(), ApiError> {
     let api = &server.api;
     refuse_if_durable(api)?;
     let place = |value: &Value| {

@@ -14,17 +14,17 @@ use super::{ApiServer, bodies, control};
 use crate::api::Api;
 use crate::auth::access::{self, User};
 use crate::faults::injection::Broken;
-use crate::faults::requests::Asked;
+use crate::faults::requests::RecordedRequest;
 use crate::faults::{self, Action, AnswerBody, Expiry, Fault, Phase};
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::deadline::{self, Deadline};
 use crate::http::reply;
-use crate::http::request::{Path, Place, Question, verb};
+use crate::http::request::{ParsedRequest, Path, ResourcePath, verb};
 
 /// The writer of a conflicting change.
-const FOREIGNER: &str = "kopfd-fault/1";
+const CONFLICT_USER_AGENT: &str = "kopfd-fault/1";
 /// The label of a conflicting change.
-const FOREIGN_LABEL: &str = "kopfd.dev/fault";
+const CONFLICT_LABEL: &str = "kopfd.dev/fault";
 
 impl ApiServer {
     /// Answers a request from the network, with the record and the faults.
@@ -35,78 +35,83 @@ impl ApiServer {
         if self.api.injection().is_down() {
             return Err(Broken);
         }
-        let question = Question::read(request);
-        let id = self.audit_id(&question.headers);
-        let mut response = self.respond_in_time(question).await?;
+        let parsed = ParsedRequest::read(request);
+        let id = self.audit_id(&parsed.headers);
+        let mut response = self.respond_in_time(parsed).await?;
         response.headers_mut().insert(AUDIT_ID, id);
         Ok(response)
     }
 
-    async fn respond_in_time(&self, question: Question) -> Result<Response<Body>, Broken> {
-        let user = self.authenticate(&question);
-        if self.api.settings().has_control && control::is_about(&question) {
-            return Ok(control::answer(self, user, &question).await);
+    async fn respond_in_time(&self, parsed: ParsedRequest) -> Result<Response<Body>, Broken> {
+        let user = self.authenticate(&parsed);
+        if self.api.settings().has_control && control::is_for(&parsed) {
+            return Ok(control::answer(self, user, &parsed).await);
         }
-        let deadline = match Deadline::of(&question) {
+        let deadline = match Deadline::of(&parsed) {
             Ok(deadline) => deadline,
             Err(failure) => return Ok(reply::refuse(failure)),
         };
-        deadline.wait(Box::pin(self.respond_to(user, question))).await.unwrap_or_else(|| Ok(deadline::passed()))
+        deadline.wait(Box::pin(self.respond_to(user, parsed))).await.unwrap_or_else(|| Ok(deadline::passed()))
     }
 
-    async fn respond_to(&self, user: Result<User, Failure>, question: Question) -> Result<Response<Body>, Broken> {
+    async fn respond_to(&self, user: Result<User, ApiError>, parsed: ParsedRequest) -> Result<Response<Body>, Broken> {
         if self.api.injection().is_idle() {
-            return Ok(self.plain(user, question, None).await);
+            return Ok(self.plain(user, parsed, None).await);
         }
-        let subject = Subject::of(&self.api, &question, user.as_ref().ok());
-        let fault = self.api.injection().faults().decide(&subject.request(&question));
+        let attributes = RequestAttributes::of(&self.api, &parsed, user.as_ref().ok());
+        let fault = self.api.injection().faults().decide(&attributes.request(&parsed));
         // The request ends when this is dropped, even if the client is gone.
-        let ending = {
+        let guard = {
             let mut requests = self.api.injection().requests();
-            let number = requests.is_kept().then(|| requests.begin(subject.asked(&question, fault.as_ref())));
-            number.map(|number| Ending { api: self.api.clone(), number })
+            let number = requests.is_enabled().then(|| requests.begin(attributes.recorded(&parsed, fault.as_ref())));
+            number.map(|number| RequestGuard { api: self.api.clone(), number })
         };
-        let is_watch = subject.verb == "watch";
+        let is_watch = attributes.verb == "watch";
         let answered = match fault {
-            None => Ok(self.plain(user, question, None).await),
-            Some(fault) => self.suffer(user, question, fault).await,
+            None => Ok(self.plain(user, parsed, None).await),
+            Some(fault) => self.respond_with_fault(user, parsed, fault).await,
         };
-        match ending {
-            Some(ending) => Ok(self.record(ending, answered?, is_watch)),
+        match guard {
+            Some(guard) => Ok(self.record(guard, answered?, is_watch)),
             None => answered,
         }
     }
 
-    async fn plain(&self, user: Result<User, Failure>, question: Question, fault: Option<Fault>) -> Response<Body> {
+    async fn plain(&self, user: Result<User, ApiError>, parsed: ParsedRequest, fault: Option<Fault>) -> Response<Body> {
         match user {
-            Ok(user) => self.carry_out(user, question, fault).await,
+            Ok(user) => self.carry_out(user, parsed, fault).await,
             Err(failure) => reply::refuse(failure),
         }
     }
 
     /// Records the result of a request. A watch ends when it is no longer read.
-    fn record(&self, ending: Ending, response: Response<Body>, is_watch: bool) -> Response<Body> {
-        self.api.injection().requests().note_answer(ending.number, response.status().as_u16(), self.api.now());
+    fn record(&self, guard: RequestGuard, response: Response<Body>, is_watch: bool) -> Response<Body> {
+        self.api.injection().requests().note_answer(guard.number, response.status().as_u16(), self.api.now());
         if !is_watch || response.status() != StatusCode::OK {
             return response;
         }
-        response.map(|body| bodies::observed(body, move |piece| ending.note(piece)))
+        response.map(|body| bodies::observed(body, move |piece| guard.note(piece)))
     }
 
     /// Carries out a request with a fault.
-    async fn suffer(&self, user: Result<User, Failure>, question: Question, fault: Fault) -> Result<Response<Body>, Broken> {
+    async fn respond_with_fault(
+        &self,
+        user: Result<User, ApiError>,
+        parsed: ParsedRequest,
+        fault: Fault,
+    ) -> Result<Response<Body>, Broken> {
         let random = fault.random;
         let action = fault.action.clone();
-        if let Some(answer) = self.instead(&action, &question) {
+        if let Some(answer) = self.replacement(&action, &parsed) {
             return Ok(answer);
         }
         match action {
             Action::Reset { phase: Phase::Before } => return Err(Broken),
             Action::Delay { ms, jitter, phase: Phase::Before } => tokio::time::sleep(delay(ms, jitter, random)).await,
-            Action::Conflict { .. } => self.disturb(&question).await,
+            Action::Conflict { .. } => self.write_conflict(&parsed).await,
             _ => {}
         }
-        let response = self.plain(user, question, Some(fault)).await;
+        let response = self.plain(user, parsed, Some(fault)).await;
         match action {
             Action::StatusAfter { code } => return Ok(reply::refuse(failure(code, "", ""))),
             Action::Reset { phase: Phase::After } => return Err(Broken),
@@ -134,17 +139,17 @@ impl ApiServer {
     }
 
     /// Returns the answer of a fault that prevents the request.
-    fn instead(&self, action: &Action, question: &Question) -> Option<Response<Body>> {
+    fn replacement(&self, action: &Action, parsed: &ParsedRequest) -> Option<Response<Body>> {
         Some(match action {
             Action::Status { code, reason, message, retry_after, body } => injected(failure(*code, reason, message), *retry_after, *body),
             Action::Throttle { retry_after, .. } => {
-                let failure = Failure::new(429, "TooManyRequests", "Too many requests, please try again later.");
+                let failure = ApiError::new(429, "TooManyRequests", "Too many requests, please try again later.");
                 injected(failure, Some(retry_after.unwrap_or(1)), AnswerBody::Text)
             }
-            Action::Unauthorized { .. } => reply::refuse(Failure::new(401, "Unauthorized", "Unauthorized")),
-            Action::NotReady { .. } => reply::refuse(Failure::storage_not_ready()),
+            Action::Unauthorized { .. } => reply::refuse(ApiError::new(401, "Unauthorized", "Unauthorized")),
+            Action::NotReady { .. } => reply::refuse(ApiError::storage_not_ready()),
             Action::DiscoveryFail { group, code } => {
-                let text = format!("the server is currently unable to handle the request (get {group} {})", question.text);
+                let text = format!("the server is currently unable to handle the request (get {group} {})", parsed.text);
                 reply::refuse(failure(*code, "", &text))
             }
             Action::WatchExpire { how: Expiry::Http } => reply::refuse(self.expired()),
@@ -152,40 +157,40 @@ impl ApiServer {
         })
     }
 
-    fn expired(&self) -> Failure {
+    fn expired(&self) -> ApiError {
         let current = self.api.with(|state| state.store.revision());
-        Failure::new(410, "Expired", format!("too old resource version: 1 ({current})"))
+        ApiError::new(410, "Expired", format!("too old resource version: 1 ({current})"))
     }
 
     /// Writes the object before the request does.
-    async fn disturb(&self, question: &Question) {
-        let Path::Objects(place) = &question.path else { return };
-        let path = Path::Objects(Place { subresource: None, ..place.clone() });
+    async fn write_conflict(&self, parsed: &ParsedRequest) {
+        let Path::Objects(resource_path) = &parsed.path else { return };
+        let path = Path::Objects(ResourcePath { subresource: None, ..resource_path.clone() });
         let revision = self.api.with(|state| state.store.revision()).to_string();
-        let body = json!({"metadata": {"labels": {FOREIGN_LABEL: revision}}}).to_string();
+        let body = json!({"metadata": {"labels": {CONFLICT_LABEL: revision}}}).to_string();
         let mut headers = http::HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/merge-patch+json"));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(FOREIGNER));
-        let write = Question { method: Method::PATCH, path, headers, body: body.into(), ..Question::default() };
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(CONFLICT_USER_AGENT));
+        let write = ParsedRequest { method: Method::PATCH, path, headers, body: body.into(), ..ParsedRequest::default() };
         // If the object does not exist, the request reports it.
         drop(self.carry_out(User::administrator(), write, None).await);
     }
 }
 
 /// Records the end of a request when it is dropped.
-struct Ending {
+struct RequestGuard {
     api: Api,
     number: u64,
 }
 
-impl Ending {
+impl RequestGuard {
     fn note(&self, piece: &Bytes) {
         let lines = piece.split(|byte| *byte == b'\n').count() - 1;
         self.api.injection().requests().note_events(self.number, lines as u64);
     }
 }
 
-impl Drop for Ending {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.api.injection().requests().end(self.number);
     }
@@ -193,49 +198,50 @@ impl Drop for Ending {
 
 /// The attributes of a request.
 #[derive(Debug, Default)]
-struct Subject {
+struct RequestAttributes {
     verb: String,
-    place: Place,
+    resource_path: ResourcePath,
     user: String,
     defined_at: Option<jiff::Timestamp>,
     at: jiff::Timestamp,
 }
 
-impl Subject {
-    fn of(api: &Api, question: &Question, user: Option<&User>) -> Self {
-        let (verb, place) = match &question.path {
-            Path::Objects(place) => (verb(&question.method, place, &question.query).to_owned(), place.clone()),
-            Path::Group(group) | Path::Resources(group, _) => (question.method.as_str().to_lowercase(), in_group(group)),
-            _ => (question.method.as_str().to_lowercase(), Place::default()),
+impl RequestAttributes {
+    fn of(api: &Api, parsed: &ParsedRequest, user: Option<&User>) -> Self {
+        let (verb, resource_path) = match &parsed.path {
+            Path::Objects(resource_path) => (verb(&parsed.method, resource_path, &parsed.query).to_owned(), resource_path.clone()),
+            Path::Group(group) | Path::Resources(group, _) => (parsed.method.as_str().to_lowercase(), group_path(group)),
+            _ => (parsed.method.as_str().to_lowercase(), ResourcePath::default()),
         };
         let registry = api.registry();
-        let defined_at = registry.find(&place.group, &place.version, &place.plural).and_then(|served| served.defined_at);
-        Self { verb, place, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
+        let defined_at =
+            registry.find(&resource_path.group, &resource_path.version, &resource_path.plural).and_then(|served| served.defined_at);
+        Self { verb, resource_path, user: user.map(|user| user.name.clone()).unwrap_or_default(), defined_at, at: api.now() }
     }
 
-    fn request<'a>(&'a self, question: &'a Question) -> faults::Request<'a> {
+    fn request<'a>(&'a self, parsed: &'a ParsedRequest) -> faults::Request<'a> {
         faults::Request {
             verb: &self.verb,
-            group: &self.place.group,
-            resource: &self.place.plural,
-            subresource: self.place.subresource.as_deref().unwrap_or_default(),
-            namespace: self.place.namespace.as_deref().unwrap_or_default(),
-            name: self.place.name.as_deref().unwrap_or_default(),
-            user_agent: user_agent(question),
+            group: &self.resource_path.group,
+            resource: &self.resource_path.plural,
+            subresource: self.resource_path.subresource.as_deref().unwrap_or_default(),
+            namespace: self.resource_path.namespace.as_deref().unwrap_or_default(),
+            name: self.resource_path.name.as_deref().unwrap_or_default(),
+            user_agent: user_agent(parsed),
             user: &self.user,
-            token: access::bearer(&question.headers).unwrap_or_default(),
+            token: access::bearer(&parsed.headers).unwrap_or_default(),
             defined_at: self.defined_at,
             at: self.at,
         }
     }
 
-    fn asked(&self, question: &Question, fault: Option<&Fault>) -> Asked {
-        let request = self.request(question);
+    fn recorded(&self, parsed: &ParsedRequest, fault: Option<&Fault>) -> RecordedRequest {
+        let request = self.request(parsed);
         let text = str::to_owned;
-        Asked {
+        RecordedRequest {
             at: self.at,
-            method: text(question.method.as_str()),
-            path: question.uri.clone(),
+            method: text(parsed.method.as_str()),
+            path: parsed.uri.clone(),
             verb: text(request.verb),
             group: text(request.group),
             resource: text(request.resource),
@@ -245,17 +251,17 @@ impl Subject {
             user: text(request.user),
             user_agent: text(request.user_agent),
             fault: fault.map(|fault| fault.rule),
-            ..Asked::default()
+            ..RecordedRequest::default()
         }
     }
 }
 
-fn in_group(group: &str) -> Place {
-    Place { group: group.to_owned(), ..Place::default() }
+fn group_path(group: &str) -> ResourcePath {
+    ResourcePath { group: group.to_owned(), ..ResourcePath::default() }
 }
 
-fn user_agent(question: &Question) -> &str {
-    question.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+fn user_agent(parsed: &ParsedRequest) -> &str {
+    parsed.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
@@ -264,7 +270,7 @@ fn delay(ms: u64, jitter: u64, random: u64) -> Duration {
 }
 
 /// Returns a failure with the default reason of its code, unless one is given.
-fn failure(code: u16, reason: &str, message: &str) -> Failure {
+fn failure(code: u16, reason: &str, message: &str) -> ApiError {
     let usual = match code {
         400 => "BadRequest",
         401 => "Unauthorized",
@@ -283,11 +289,11 @@ fn failure(code: u16, reason: &str, message: &str) -> Failure {
     };
     let reason = if reason.is_empty() { usual } else { reason };
     let message = if message.is_empty() { "a fault on demand" } else { message };
-    Failure::new(code, reason.to_owned(), message)
+    ApiError::new(code, reason.to_owned(), message)
 }
 
-fn injected(failure: Failure, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
-    let failure = Failure { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
+fn injected(failure: ApiError, retry_after: Option<u64>, body: AnswerBody) -> Response<Body> {
+    let failure = ApiError { details: crate::http::api_error::Details { retry_after, ..failure.details.clone() }, ..failure };
     let mut response = reply::refuse(failure.clone());
     let text = |media: &'static str, text: String| (HeaderValue::from_static(media), Body::from(text));
     let (media, body) = match body {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ApiServer;
 use crate::api::Api;
 use crate::controllers;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::storage::resource::set_revision;
 use crate::storage::store::FIRST_REVISION;
 
@@ -35,7 +35,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// If durable objects would be lost.
-    pub fn restart(&self, how: Restart) -> Result<(), Failure> {
+    pub fn restart(&self, how: Restart) -> Result<(), ApiError> {
         if how.reset_revision || !how.keep_objects {
             refuse_if_durable(&self.api)?;
         }
@@ -63,7 +63,7 @@ impl ApiServer {
     }
 }
 
-pub(super) fn refuse_if_durable(api: &Api) -> Result<(), Failure> {
+pub(super) fn refuse_if_durable(api: &Api) -> Result<(), ApiError> {
     let text = "the objects are kept in a directory, which would not agree with this";
-    if api.is_durable() { Err(Failure::new(409, "Conflict", text)) } else { Ok(()) }
+    if api.is_durable() { Err(ApiError::new(409, "Conflict", text)) } else { Ok(()) }
 }

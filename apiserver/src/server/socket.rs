@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::ApiServer;
 use crate::faults::injection::Broken;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::identity::{self, Identity};
 use crate::http::kubeconfig::NAME;
 use crate::http::reply;
@@ -142,8 +142,8 @@ async fn answer(server: &ApiServer, request: Request<Incoming>) -> Result<Respon
     let failure = match read_body(body, BODIES).await {
         Ok(whole) => return Box::pin(server.respond(Request::from_parts(head, whole))).await,
         Err(BodyError::TooLarge(rest)) => return Ok(rest.answer(too_large()).await.map(Body::new)),
-        Err(error @ BodyError::Broken(_)) => Failure::bad_request(error.to_string()),
-        Err(error @ BodyError::Timeout) => Failure::new(408, "Timeout", error.to_string()),
+        Err(error @ BodyError::Broken(_)) => ApiError::bad_request(error.to_string()),
+        Err(error @ BodyError::Timeout) => ApiError::new(408, "Timeout", error.to_string()),
     };
     Ok(reply::refuse(failure))
 }
@@ -151,5 +151,5 @@ async fn answer(server: &ApiServer, request: Request<Incoming>) -> Result<Respon
 /// Returns the answer to a request with a body that is too large.
 pub(crate) fn too_large() -> Response<Body> {
     let text = format!("Request entity too large: limit is {MAX_BODY}");
-    reply::refuse(Failure::new(413, "RequestEntityTooLarge", text))
+    reply::refuse(ApiError::new(413, "RequestEntityTooLarge", text))
 }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ids_of_an_object_depend_on_its_place_and_its_incarnation_alone() {
+    fn the_ids_of_an_object_depend_only_on_its_key_and_its_incarnation() {
         let (mut one, mut other) = (Ids::seeded(7), Ids::seeded(8));
         let a = json!({"namespace": "n", "name": "a"});
         let first = identified(&mut one, &a);

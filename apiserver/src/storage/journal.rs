@@ -334,7 +334,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[tokio::test]
-    async fn what_was_written_is_there_after_a_restart() {
+    async fn written_objects_are_restored_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let record = |revision, name: &str, value: Option<Value>| Record {
             revision,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_reads_the_objects_and_nobody_else_writes_them() {
+    fn the_store_is_private_and_locked() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("data");
         let opened = Journal::open(&directory).unwrap();

@@ -3,7 +3,7 @@
 //! It never waits; time is an argument. It does not decide about the content of objects or permissions.
 
 mod change;
-mod resting;
+mod serialized;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use tokio::sync::watch;
 pub use crate::storage::resource::Stored;
 use crate::storage::resource::{Key, Resource, key_of, owners, revision_of, set_revision, uid_of};
 use crate::storage::work_item::WorkItem;
-pub use change::{Change, Sight, line};
-use resting::{Recent, Resting};
+pub use change::{Change, WatchEventType, line};
+use serialized::{Recent, SerializedObject};
 
 /// The revision of an empty store. It is above 1, so that a watch from 1 is always too old.
 pub const FIRST_REVISION: u64 = 1_000;
@@ -47,7 +47,7 @@ pub struct Compacted;
 
 /// Another write came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raced;
+pub struct Conflict;
 
 /// All objects, with their history.
 #[derive(Debug)]
@@ -62,22 +62,22 @@ pub struct Store {
     /// The dependents of owners, by the owner's unique id.
     dependents: HashMap<String, BTreeSet<(Resource, Key)>>,
     /// The unique ids of removed owners with dependents: their kinds may be gone, too.
-    gone: HashSet<String>,
+    removed_owners: HashSet<String>,
     /// The locations of objects, by unique id.
-    places: HashMap<String, (Resource, Key)>,
+    locations: HashMap<String, (Resource, Key)>,
     queue: VecDeque<WorkItem>,
     recent: Recent,
 }
 
 #[derive(Debug)]
 struct Table {
-    objects: BTreeMap<Key, Arc<Resting>>,
+    objects: BTreeMap<Key, Arc<SerializedObject>>,
     history: VecDeque<Arc<Change>>,
     /// The bytes of the history.
     bytes: usize,
     /// The revision up to which the history is dropped.
-    floor: u64,
-    tick: watch::Sender<u64>,
+    compact_revision: u64,
+    latest: watch::Sender<u64>,
 }
 
 impl Default for Limits {
@@ -88,12 +88,18 @@ impl Default for Limits {
 }
 
 impl Table {
-    fn new(floor: u64) -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), bytes: 0, floor, tick: watch::Sender::new(floor) }
+    fn new(compact_revision: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            history: VecDeque::new(),
+            bytes: 0,
+            compact_revision,
+            latest: watch::Sender::new(compact_revision),
+        }
     }
 
     /// Adds a change, and drops changes beyond the limits that readers have seen.
-    fn remember(&mut self, change: Change, limits: Limits, visible: u64) {
+    fn append(&mut self, change: Change, limits: Limits, visible: u64) {
         let now = change.at;
         self.bytes += change.bytes();
         self.history.push_back(Arc::new(change));
@@ -102,14 +108,14 @@ impl Table {
             history.front().is_some_and(|oldest| oldest.revision <= visible && (history.len() > limits.changes || is_old(oldest)))
         };
         while is_too_much(&self.history) {
-            self.forget_one();
+            self.drop_oldest();
         }
     }
 
-    fn forget_one(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.history.pop_front() {
             self.bytes -= oldest.bytes();
-            self.floor = oldest.revision;
+            self.compact_revision = oldest.revision;
         }
     }
 
@@ -131,8 +137,8 @@ impl Store {
             tables: BTreeMap::new(),
             limits,
             dependents: HashMap::new(),
-            gone: HashSet::new(),
-            places: HashMap::new(),
+            removed_owners: HashSet::new(),
+            locations: HashMap::new(),
             queue: VecDeque::new(),
             recent: Recent::default(),
         }
@@ -149,12 +155,12 @@ impl Store {
         for (resource, key, value) in objects {
             let revision = revision_of(&value).unwrap_or(revision);
             let stored = Arc::new(Stored { revision, value: Arc::new(value) });
-            self.note(&resource, &key, None, Some(&stored));
-            self.table(&resource).objects.insert(key, Arc::new(Resting::new(&stored)));
+            self.index(&resource, &key, None, Some(&stored));
+            self.table(&resource).objects.insert(key, Arc::new(SerializedObject::new(&stored)));
         }
         self.base = self.revision;
         for table in self.tables.values_mut() {
-            table.floor = self.base;
+            table.compact_revision = self.base;
         }
     }
 
@@ -175,7 +181,7 @@ impl Store {
             let is_new = |change: &Arc<Change>| before < change.revision && change.revision <= revision;
             // There are few later ones.
             if table.history.iter().rev().skip_while(|change| change.revision > revision).take(1).any(is_new) {
-                table.tick.send_replace(revision);
+                table.latest.send_replace(revision);
             }
         }
     }
@@ -186,10 +192,10 @@ impl Store {
         let table = self.table(resource);
         table.undo(revision);
         match old {
-            Some(old) => drop(table.objects.insert(key.clone(), Arc::new(Resting::new(old)))),
+            Some(old) => drop(table.objects.insert(key.clone(), Arc::new(SerializedObject::new(old)))),
             None => drop(table.objects.remove(key)),
         }
-        self.note(resource, key, undone.as_deref(), old);
+        self.index(resource, key, undone.as_deref(), old);
     }
 
     /// Skips a revision without a write, and returns it.
@@ -226,18 +232,18 @@ impl Store {
 
     /// Returns an object.
     pub fn get(&self, resource: &Resource, key: &Key) -> Option<Arc<Stored>> {
-        Some(self.resting(resource, key)?.wake())
+        Some(self.serialized(resource, key)?.parsed())
     }
 
     /// Returns the object with a unique id.
     pub fn by_uid(&self, uid: &str) -> Option<(Resource, Key, Arc<Stored>)> {
-        let (resource, key) = self.places.get(uid)?;
+        let (resource, key) = self.locations.get(uid)?;
         Some((resource.clone(), key.clone(), self.get(resource, key)?))
     }
 
     /// Returns the dependents of an owner.
     pub fn dependents(&self, uid: &str) -> Vec<(Resource, Key)> {
-        self.dependents.get(uid).map(|places| places.iter().cloned().collect()).unwrap_or_default()
+        self.dependents.get(uid).map(|locations| locations.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// Returns all objects with owners, in order.
@@ -246,8 +252,8 @@ impl Store {
     }
 
     /// Tells whether an owner was removed and still has dependents.
-    pub fn is_gone(&self, uid: &str) -> bool {
-        self.gone.contains(uid)
+    pub fn is_removed_owner(&self, uid: &str) -> bool {
+        self.removed_owners.contains(uid)
     }
 
     /// Returns the resources that have objects.
@@ -258,7 +264,7 @@ impl Store {
     /// Returns the current objects of a namespace, or of all, in order.
     pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(Key, Arc<Stored>)> {
         let Some(table) = self.tables.get(resource) else { return Vec::new() };
-        in_namespace(&table.objects, namespace).map(|(key, resting)| (key.clone(), resting.wake())).collect()
+        in_namespace(&table.objects, namespace).map(|(key, serialized)| (key.clone(), serialized.parsed())).collect()
     }
 
     /// Returns the objects of a namespace, or of all, at a revision.
@@ -269,10 +275,10 @@ impl Store {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
         };
-        if revision < table.floor {
+        if revision < table.compact_revision {
             return Err(Compacted);
         }
-        let mut objects: BTreeMap<&Key, &Arc<Resting>> = in_namespace(&table.objects, namespace).collect();
+        let mut objects: BTreeMap<&Key, &Arc<SerializedObject>> = in_namespace(&table.objects, namespace).collect();
         for change in table.history.iter().rev().take_while(|change| change.revision > revision) {
             if namespace.is_some_and(|namespace| namespace != change.key.0) {
                 continue;
@@ -282,7 +288,7 @@ impl Store {
                 None => objects.remove(&change.key),
             };
         }
-        Ok(objects.into_iter().map(|(key, resting)| (key.clone(), resting.wake())).collect())
+        Ok(objects.into_iter().map(|(key, serialized)| (key.clone(), serialized.parsed())).collect())
     }
 
     /// Returns the visible changes after a revision, in order, at most `limit`.
@@ -293,7 +299,7 @@ impl Store {
         let Some(table) = self.tables.get(resource) else {
             return if revision < self.base { Err(Compacted) } else { Ok(Vec::new()) };
         };
-        if revision < table.floor {
+        if revision < table.compact_revision {
             return Err(Compacted);
         }
         let begin = table.history.partition_point(|change| change.revision <= revision);
@@ -314,7 +320,7 @@ impl Store {
 
     /// Returns the oldest available revision of a resource.
     pub fn oldest(&self, resource: &Resource) -> u64 {
-        self.tables.get(resource).map_or(self.base, |table| table.floor)
+        self.tables.get(resource).map_or(self.base, |table| table.compact_revision)
     }
 
     /// Returns the revision at a time, as far as the history reaches.
@@ -336,7 +342,7 @@ impl Store {
     /// Returns all objects, in the order of their revisions.
     pub fn all(&self) -> Vec<Arc<Stored>> {
         let mut all: Vec<Arc<Stored>> =
-            self.tables.values().flat_map(|table| table.objects.values().map(|resting| resting.wake())).collect();
+            self.tables.values().flat_map(|table| table.objects.values().map(|serialized| serialized.parsed())).collect();
         all.sort_by_key(|stored| stored.revision);
         all
     }
@@ -348,23 +354,23 @@ impl Store {
 
     /// Returns a channel that changes with every change of a resource.
     pub fn subscribe(&mut self, resource: &Resource) -> watch::Receiver<u64> {
-        self.table(resource).tick.subscribe()
+        self.table(resource).latest.subscribe()
     }
 
     /// Stores an object and returns it with its new revision.
     ///
     /// # Errors
     /// If the expected state does not match.
-    pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Raced> {
+    pub fn put(&mut self, resource: &Resource, mut value: Value, expected: Expected, now: Timestamp) -> Result<Arc<Stored>, Conflict> {
         let key = key_of(&value);
         let old = self.check(resource, &key, expected)?;
         self.revision += 1;
         set_revision(&mut value, self.revision);
         let stored = Arc::new(Stored { revision: self.revision, value: Arc::new(value) });
-        let resting = Arc::new(Resting::new(&stored));
-        self.recent.keep(&resting, Arc::clone(&stored));
-        self.table(resource).objects.insert(key.clone(), Arc::clone(&resting));
-        self.remember(resource, key, old, Some(resting), now);
+        let serialized = Arc::new(SerializedObject::new(&stored));
+        self.recent.keep(&serialized, Arc::clone(&stored));
+        self.table(resource).objects.insert(key.clone(), Arc::clone(&serialized));
+        self.append(resource, key, old, Some(serialized), now);
         Ok(stored)
     }
 
@@ -372,11 +378,11 @@ impl Store {
     ///
     /// # Errors
     /// If the expected state does not match.
-    pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Raced> {
+    pub fn remove(&mut self, resource: &Resource, key: &Key, expected: Expected, now: Timestamp) -> Result<u64, Conflict> {
         let old = self.check(resource, key, expected)?;
         self.revision += 1;
         self.table(resource).objects.remove(key);
-        self.remember(resource, key.clone(), old, None, now);
+        self.append(resource, key.clone(), old, None, now);
         Ok(self.revision)
     }
 
@@ -385,10 +391,10 @@ impl Store {
         let visible = self.visible_revision();
         for table in self.tables.values_mut() {
             while table.history.len() > keep && table.history[0].revision <= visible {
-                table.forget_one();
+                table.drop_oldest();
             }
             if keep == 0 {
-                table.floor = visible;
+                table.compact_revision = visible;
             }
         }
     }
@@ -410,27 +416,34 @@ impl Store {
         }
     }
 
-    fn resting(&self, resource: &Resource, key: &Key) -> Option<&Arc<Resting>> {
+    fn serialized(&self, resource: &Resource, key: &Key) -> Option<&Arc<SerializedObject>> {
         self.tables.get(resource)?.objects.get(key)
     }
 
-    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<Resting>>, Raced> {
-        let old = self.resting(resource, key).cloned();
+    fn check(&self, resource: &Resource, key: &Key, expected: Expected) -> Result<Option<Arc<SerializedObject>>, Conflict> {
+        let old = self.serialized(resource, key).cloned();
         let found = old.as_ref().map_or(Expected::Nothing, |old| Expected::Revision(old.revision));
-        if found == expected { Ok(old) } else { Err(Raced) }
+        if found == expected { Ok(old) } else { Err(Conflict) }
     }
 
-    fn remember(&mut self, resource: &Resource, key: Key, old: Option<Arc<Resting>>, new: Option<Arc<Resting>>, now: Timestamp) {
-        let awake = |resting: &Option<Arc<Resting>>| resting.as_ref().map(|resting| resting.wake());
-        self.note(resource, &key, awake(&old).as_deref(), awake(&new).as_ref());
+    fn append(
+        &mut self,
+        resource: &Resource,
+        key: Key,
+        old: Option<Arc<SerializedObject>>,
+        new: Option<Arc<SerializedObject>>,
+        now: Timestamp,
+    ) {
+        let parsed_form = |serialized: &Option<Arc<SerializedObject>>| serialized.as_ref().map(|serialized| serialized.parsed());
+        self.index(resource, &key, parsed_form(&old).as_deref(), parsed_form(&new).as_ref());
         let revision = self.revision;
         let change = Change { revision, key, old, new, at: now };
         let (limits, visible) = (self.limits, self.visible_revision());
         let is_visible = self.durable.is_none();
         let table = self.table(resource);
-        table.remember(change, limits, visible);
+        table.append(change, limits, visible);
         if is_visible {
-            table.tick.send_replace(revision);
+            table.latest.send_replace(revision);
         }
         self.bound_bytes();
     }
@@ -443,39 +456,39 @@ impl Store {
             let is_forgettable = |table: &&mut Table| table.history.len() > 1 && table.history[0].revision <= visible;
             let Some(largest) = self.tables.values_mut().filter(is_forgettable).max_by_key(|table| table.bytes) else { return };
             let before = largest.bytes;
-            largest.forget_one();
+            largest.drop_oldest();
             bytes -= before - largest.bytes;
         }
     }
 
     /// Updates the indices after a write, and queues its work items.
-    fn note(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
-        let place = (resource.clone(), key.clone());
+    fn index(&mut self, resource: &Resource, key: &Key, old: Option<&Stored>, new: Option<&Arc<Stored>>) {
+        let location = (resource.clone(), key.clone());
         if let Some(old) = old {
             for owner in owners(&old.value) {
-                if let Some(places) = self.dependents.get_mut(owner) {
-                    places.remove(&place);
-                    if places.is_empty() {
+                if let Some(locations) = self.dependents.get_mut(owner) {
+                    locations.remove(&location);
+                    if locations.is_empty() {
                         self.dependents.remove(owner);
                     }
                 }
             }
             let uid = uid_of(&old.value);
             if new.is_none() {
-                self.places.remove(uid);
+                self.locations.remove(uid);
             }
             if new.is_none() && self.dependents.contains_key(uid) {
-                self.gone.insert(uid.to_owned());
+                self.removed_owners.insert(uid.to_owned());
             }
         }
         if let Some(new) = new {
             for owner in owners(&new.value) {
-                self.dependents.entry(owner.to_owned()).or_default().insert(place.clone());
+                self.dependents.entry(owner.to_owned()).or_default().insert(location.clone());
             }
-            self.places.insert(uid_of(&new.value).to_owned(), place);
+            self.locations.insert(uid_of(&new.value).to_owned(), location);
         }
         for owner in old.into_iter().flat_map(|old| owners(&old.value)).filter(|owner| !self.dependents.contains_key(*owner)) {
-            self.gone.remove(owner);
+            self.removed_owners.remove(owner);
         }
         for item in WorkItem::from_write(resource, key, old.map(|old| &*old.value), new.map(|new| &*new.value)) {
             self.enqueue(item);
@@ -490,9 +503,9 @@ impl Store {
 }
 
 fn in_namespace<'a>(
-    objects: &'a BTreeMap<Key, Arc<Resting>>,
+    objects: &'a BTreeMap<Key, Arc<SerializedObject>>,
     namespace: Option<&'a str>,
-) -> impl Iterator<Item = (&'a Key, &'a Arc<Resting>)> {
+) -> impl Iterator<Item = (&'a Key, &'a Arc<SerializedObject>)> {
     let begin = (namespace.unwrap_or_default().to_owned(), String::new());
     objects.range(begin..).take_while(move |(key, _)| namespace.is_none_or(|namespace| namespace == key.0))
 }

@@ -37,7 +37,7 @@ impl WorkItem {
     /// Returns the work items of a write.
     pub fn from_write(resource: &Resource, key: &Key, old: Option<&Value>, new: Option<&Value>) -> Vec<Self> {
         let mut queue = Vec::new();
-        let leaving = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
+        let terminating = |value: &Value| value["metadata"]["deletionTimestamp"].is_string();
         match (old, new) {
             (Some(old), None) => {
                 queue.push(Self::Owner(uid_of(old).to_owned()));
@@ -59,7 +59,7 @@ impl WorkItem {
                     // A former owner may have waited for this object.
                     queue.extend(old.into_iter().flat_map(owners).map(|uid| Self::Owner(uid.to_owned())));
                 }
-                if leaving(new) {
+                if terminating(new) {
                     queue.push(Self::Owner(uid_of(new).to_owned()));
                     if !key.0.is_empty() {
                         queue.push(Self::Namespace(key.0.clone()));
@@ -67,8 +67,8 @@ impl WorkItem {
                 }
                 match (resource.group.as_str(), resource.plural.as_str()) {
                     ("", "events") => queue.push(Self::Event(key.clone())),
-                    ("", "namespaces") if leaving(new) || old.is_none() => queue.push(Self::Namespace(key.1.clone())),
-                    ("apiextensions.k8s.io", "customresourcedefinitions") if leaving(new) => {
+                    ("", "namespaces") if terminating(new) || old.is_none() => queue.push(Self::Namespace(key.1.clone())),
+                    ("apiextensions.k8s.io", "customresourcedefinitions") if terminating(new) => {
                         queue.push(Self::Definition(key.1.clone()));
                     }
                     _ => {}

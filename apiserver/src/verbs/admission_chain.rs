@@ -4,14 +4,14 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use crate::admission::{self, Admitted, Attributes, Faulty, Judge, Operation};
+use crate::admission::{self, Admitted, Attributes, Authorizer, FaultyCaller, Operation};
 use crate::api::Api;
 use crate::auth::access::{self, User};
 use crate::faults::Fault;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::request::Options;
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::resource::Resource;
 use crate::storage::store::Stored;
 
@@ -23,9 +23,9 @@ static MUTATING: LazyLock<Resource> =
 static VALIDATING: LazyLock<Resource> =
     LazyLock::new(|| Resource { group: GROUP.to_owned(), plural: "validatingwebhookconfigurations".to_owned() });
 
-/// The writer and the options of a request.
+/// The user, options and fault of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct By<'a> {
+pub(crate) struct Requester<'a> {
     /// The user.
     pub user: &'a User,
     /// The options of the request.
@@ -35,21 +35,21 @@ pub(crate) struct By<'a> {
 }
 
 /// The admission chain for the writes of one request.
-pub(crate) struct Gate<'a> {
+pub(crate) struct AdmissionChain<'a> {
     api: &'a Api,
-    served: &'a Served,
+    served: &'a ServedKind,
     subresource: &'a str,
     /// The kind of the written object, if it is not that of the resource.
-    shown: Option<Kind>,
-    by: By<'a>,
+    subresource_kind: Option<Kind>,
+    requester: Requester<'a>,
     versions: Vec<String>,
     mutating: Vec<Arc<Stored>>,
     validating: Vec<Arc<Stored>>,
 }
 
-/// A write to be admitted.
+/// One write, in the terms of an `AdmissionReview`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Passage<'a> {
+pub(crate) struct AdmissionRequest<'a> {
     /// The operation.
     pub operation: Operation,
     /// The object's name; empty if it will be generated.
@@ -63,31 +63,40 @@ pub(crate) struct Passage<'a> {
 }
 
 /// Tells whether there are any webhooks.
-pub(crate) fn is_guarded(api: &Api) -> bool {
+pub(crate) fn has_webhooks(api: &Api) -> bool {
     api.with(|state| [&*MUTATING, &*VALIDATING].iter().any(|resource| !state.store.is_empty(resource)))
 }
 
-impl<'a> Gate<'a> {
+impl<'a> AdmissionChain<'a> {
     /// Returns the admission chain for the writes of a request.
-    pub(crate) fn new(api: &'a Api, served: &'a Served, subresource: &'a str, by: By<'a>) -> Self {
+    pub(crate) fn new(api: &'a Api, served: &'a ServedKind, subresource: &'a str, requester: Requester<'a>) -> Self {
         let (mutating, validating) = api.with(|state| {
             let all = |resource: &Resource| state.store.list(resource, None).into_iter().map(|(_, stored)| stored).collect();
             (all(&MUTATING), all(&VALIDATING))
         });
-        let mut gate = Self { api, served, subresource, shown: shown(subresource), by, versions: Vec::new(), mutating, validating };
-        if !gate.mutating.is_empty() || !gate.validating.is_empty() {
+        let mut chain = Self {
+            api,
+            served,
+            subresource,
+            subresource_kind: subresource_kind(subresource),
+            requester,
+            versions: Vec::new(),
+            mutating,
+            validating,
+        };
+        if !chain.mutating.is_empty() || !chain.validating.is_empty() {
             let registry = api.registry();
             let others = registry.all().filter(|other| other.kind.group == served.kind.group && other.kind.plural == served.kind.plural);
-            gate.versions = others.map(|other| other.kind.version.clone()).filter(|version| *version != served.kind.version).collect();
+            chain.versions = others.map(|other| other.kind.version.clone()).filter(|version| *version != served.kind.version).collect();
         }
-        gate
+        chain
     }
 
     /// Checks the permission to create, for all verbs that can create.
     ///
     /// # Errors
     /// If it is missing.
-    pub(crate) fn check_creation(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+    pub(crate) fn check_creation(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let kind = &self.served.kind;
         let is_namespace = kind.group.is_empty() && kind.plural == "namespaces";
         let wanted = access::Attributes {
@@ -98,13 +107,13 @@ impl<'a> Gate<'a> {
             name: name.to_owned(),
             path: None,
         };
-        let user = self.by.user;
+        let user = self.requester.user;
         let is_allowed = self.api.with(|state| access::is_allowed(&state.store, user, &wanted));
         if is_allowed { Ok(()) } else { Err(access::refusal(user, &wanted)) }
     }
 
     /// Tells whether there are any webhooks.
-    pub(crate) fn is_guarded(&self) -> bool {
+    pub(crate) fn has_webhooks(&self) -> bool {
         !self.mutating.is_empty() || !self.validating.is_empty()
     }
 
@@ -117,39 +126,39 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub(crate) async fn mutate(&self, passage: Passage<'_>) -> Result<(Option<Value>, Vec<String>), Failure> {
+    pub(crate) async fn mutate(&self, request: AdmissionRequest<'_>) -> Result<(Option<Value>, Vec<String>), ApiError> {
         if self.mutating.is_empty() {
             return Ok((None, Vec::new()));
         }
-        let context = Context::of(self, &passage);
+        let context = Context::of(self, &request);
         let configurations: Vec<&Value> = self.mutating.iter().map(|stored| &*stored.value).collect();
-        let attributes = context.attributes(self, &passage);
+        let attributes = context.attributes(self, &request);
         let Admitted { object, warnings } =
-            admission::mutate(&self.calls(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await?;
-        Ok((object.filter(|object| Some(object) != passage.object), warnings))
+            admission::mutate(&self.webhook_client(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await?;
+        Ok((object.filter(|object| Some(object) != request.object), warnings))
     }
 
     /// Calls the validating webhooks, and returns their warnings.
     ///
     /// # Errors
     /// If one of them denies the write, or cannot be called.
-    pub(crate) async fn validate(&self, passage: Passage<'_>) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn validate(&self, request: AdmissionRequest<'_>) -> Result<Vec<String>, ApiError> {
         if self.validating.is_empty() {
             return Ok(Vec::new());
         }
-        let context = Context::of(self, &passage);
+        let context = Context::of(self, &request);
         let configurations: Vec<&Value> = self.validating.iter().map(|stored| &*stored.value).collect();
-        let attributes = context.attributes(self, &passage);
-        admission::validate(&self.calls(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await
+        let attributes = context.attributes(self, &request);
+        admission::validate(&self.webhook_client(), &configurations, &attributes, || self.api.with(|state| state.ids.uid())).await
     }
 
-    fn calls(&self) -> Faulty<'_> {
-        Faulty { caller: self.api.caller(), fault: self.by.fault.map(|fault| &fault.action) }
+    fn webhook_client(&self) -> FaultyCaller<'_> {
+        FaultyCaller { caller: self.api.caller(), fault: self.requester.fault.map(|fault| &fault.action) }
     }
 }
 
 /// Returns the kind of a subresource that has its own.
-fn shown(subresource: &str) -> Option<Kind> {
+fn subresource_kind(subresource: &str) -> Option<Kind> {
     let (group, version, kind) = match subresource {
         "scale" => ("autoscaling", "v1", "Scale"),
         "eviction" => ("policy", "v1", "Eviction"),
@@ -164,53 +173,53 @@ struct Context {
     namespace: Option<Arc<Stored>>,
     user: Value,
     options: Value,
-    judge: Judge,
+    authorizer: Authorizer,
 }
 
 impl Context {
-    fn of(gate: &Gate<'_>, passage: &Passage<'_>) -> Self {
+    fn of(chain: &AdmissionChain<'_>, request: &AdmissionRequest<'_>) -> Self {
         let namespaces = Resource { group: String::new(), plural: "namespaces".to_owned() };
-        let namespace = Some(passage.namespace).filter(|name| !name.is_empty());
-        let namespace = namespace.and_then(|name| gate.api.read(&namespaces, &(String::new(), name.to_owned())));
-        let kind = match passage.operation {
+        let namespace = Some(request.namespace).filter(|name| !name.is_empty());
+        let namespace = namespace.and_then(|name| chain.api.read(&namespaces, &(String::new(), name.to_owned())));
+        let kind = match request.operation {
             Operation::Create => "CreateOptions",
             Operation::Update => "UpdateOptions",
             Operation::Delete => "DeleteOptions",
             Operation::Connect => "PodExecOptions",
         };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if gate.by.options.is_dry_run {
+        if chain.requester.options.is_dry_run {
             options["dryRun"] = json!(["All"]);
         }
-        if let Some(manager) = &gate.by.options.field_manager {
+        if let Some(manager) = &chain.requester.options.field_manager {
             options["fieldManager"] = json!(manager);
         }
-        if passage.operation == Operation::Delete {
-            for (name, value) in &gate.by.options.deletion {
+        if request.operation == Operation::Delete {
+            for (name, value) in &chain.requester.options.deletion {
                 options[name] = value.clone();
             }
         }
-        let api = gate.api.clone();
-        let judge = Judge(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
-        Self { namespace, user: gate.by.user.to_json(), options, judge }
+        let api = chain.api.clone();
+        let authorizer = Authorizer(Arc::new(move |user, wanted| api.with(|state| access::is_allowed(&state.store, user, wanted))));
+        Self { namespace, user: chain.requester.user.to_json(), options, authorizer }
     }
 
-    fn attributes<'b>(&'b self, gate: &'b Gate<'_>, passage: &Passage<'b>) -> Attributes<'b> {
+    fn attributes<'b>(&'b self, chain: &'b AdmissionChain<'_>, request: &AdmissionRequest<'b>) -> Attributes<'b> {
         Attributes {
-            kind: &gate.served.kind,
-            shown: gate.shown.as_ref(),
-            versions: &gate.versions,
-            subresource: gate.subresource,
-            name: passage.name,
-            namespace: passage.namespace,
+            kind: &chain.served.kind,
+            subresource_kind: chain.subresource_kind.as_ref(),
+            versions: &chain.versions,
+            subresource: chain.subresource,
+            name: request.name,
+            namespace: request.namespace,
             namespace_labels: self.namespace.as_ref().and_then(|stored| stored.value["metadata"]["labels"].as_object()),
-            operation: passage.operation,
+            operation: request.operation,
             user: &self.user,
-            object: passage.object,
-            old: passage.old,
-            dry_run: gate.by.options.is_dry_run,
+            object: request.object,
+            old: request.old,
+            dry_run: chain.requester.options.is_dry_run,
             options: &self.options,
-            judge: &self.judge,
+            authorizer: &self.authorizer,
         }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::admission::{Client, Target};
 use crate::api::Api;
-use crate::http::api_error::Failure;
-use crate::kinds::registry::Served;
+use crate::http::api_error::ApiError;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning::{self, webhook};
 use crate::storage::store::Stored;
 
@@ -24,19 +24,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn see(api: &Api, served: &Served, stored: &Arc<Stored>) -> Result<Arc<Value>, Failure> {
-    if !is_foreign(served, &stored.value) {
-        return Ok(versioning::see(served, stored));
+pub(crate) async fn to_requested_version(api: &Api, served: &ServedKind, stored: &Arc<Stored>) -> Result<Arc<Value>, ApiError> {
+    if !needs_webhook(served, &stored.value) {
+        return Ok(versioning::to_requested_version(served, stored));
     }
-    let value = filled(served, &stored.value);
+    let value = with_defaults(served, &stored.value);
     let mut converted = convert(api, served, vec![&*value], &served.kind.api_version()).await?;
-    Ok(Arc::new(finished(served, converted.pop().unwrap_or_default())))
+    Ok(Arc::new(pruned(served, converted.pop().unwrap_or_default())))
 }
 
 /// Returns a stored object in the version of a kind, if only its metadata has changed since it was converted.
-pub(crate) fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
-    if !is_foreign(served, &stored.value) {
-        return versioning::see(served, stored);
+pub(crate) fn with_current_metadata(served: &ServedKind, stored: &Arc<Stored>, seen: &Value) -> Arc<Value> {
+    if !needs_webhook(served, &stored.value) {
+        return versioning::to_requested_version(served, stored);
     }
     let mut value = seen.clone();
     value["metadata"] = stored.value["metadata"].clone();
@@ -54,26 +54,26 @@ pub(crate) fn see_again(served: &Served, stored: &Arc<Stored>, seen: &Value) -> 
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert one of them.
-pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, Failure> {
+pub(crate) async fn all_to_requested_version(api: &Api, served: &ServedKind, objects: &[Arc<Stored>]) -> Result<Vec<Arc<Value>>, ApiError> {
     let mut seen: Vec<Arc<Value>> = objects.iter().map(|stored| Arc::clone(&stored.value)).collect();
-    let mut foreign: Vec<usize> = Vec::new();
+    let mut remaining: Vec<usize> = Vec::new();
     for (index, stored) in objects.iter().enumerate() {
-        if is_foreign(served, &stored.value) {
-            foreign.push(index);
+        if needs_webhook(served, &stored.value) {
+            remaining.push(index);
         } else {
-            seen[index] = versioning::see(served, stored);
+            seen[index] = versioning::to_requested_version(served, stored);
         }
     }
-    while let Some(first) = foreign.first() {
+    while let Some(first) = remaining.first() {
         let version = objects[*first].value["apiVersion"].clone();
-        let (now, later): (Vec<usize>, Vec<usize>) = foreign.iter().partition(|index| objects[**index].value["apiVersion"] == version);
-        let values: Vec<Cow<'_, Value>> = now.iter().map(|index| filled(served, &objects[*index].value)).collect();
+        let (batch, others): (Vec<usize>, Vec<usize>) = remaining.iter().partition(|index| objects[**index].value["apiVersion"] == version);
+        let values: Vec<Cow<'_, Value>> = batch.iter().map(|index| with_defaults(served, &objects[*index].value)).collect();
         let values = values.iter().map(|value| &**value).collect();
         let converted = convert(api, served, values, &served.kind.api_version()).await?;
-        for (index, value) in now.into_iter().zip(converted) {
-            seen[index] = Arc::new(finished(served, value));
+        for (index, value) in batch.into_iter().zip(converted) {
+            seen[index] = Arc::new(pruned(served, value));
         }
-        foreign = later;
+        remaining = others;
     }
     Ok(seen)
 }
@@ -82,19 +82,19 @@ pub(crate) async fn see_all(api: &Api, served: &Served, objects: &[Arc<Stored>])
 ///
 /// # Errors
 /// If a webhook cannot be called, or does not convert.
-pub(crate) async fn store(api: &Api, served: &Served, mut value: Value) -> Result<Value, Failure> {
+pub(crate) async fn to_storage_version(api: &Api, served: &ServedKind, mut value: Value) -> Result<Value, ApiError> {
     let kind = &served.kind;
     if kind.version == kind.storage_version || webhook(served).is_none() {
-        versioning::store(served, &mut value);
+        versioning::to_storage_version(served, &mut value);
         return Ok(value);
     }
     let wanted = format!("{}/{}", kind.group, kind.storage_version);
     let converted = convert(api, served, vec![&value], &wanted).await?.pop().unwrap_or_default();
-    Ok(filled(served, &converted).into_owned())
+    Ok(with_defaults(served, &converted).into_owned())
 }
 
 /// Fills in the defaults of the stored version's schema before a webhook converts the object.
-fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
+fn with_defaults<'a>(served: &ServedKind, value: &'a Value) -> Cow<'a, Value> {
     let is_stored_version = || {
         let version = value["apiVersion"].as_str().unwrap_or_default();
         version.rsplit_once('/').is_some_and(|(_, version)| version == served.kind.storage_version)
@@ -110,31 +110,31 @@ fn filled<'a>(served: &Served, value: &'a Value) -> Cow<'a, Value> {
 }
 
 /// Tells whether an object needs a conversion by webhook.
-pub(crate) fn is_foreign(served: &Served, value: &Value) -> bool {
+pub(crate) fn needs_webhook(served: &ServedKind, value: &Value) -> bool {
     webhook(served).is_some() && value["apiVersion"] != served.kind.api_version().as_str()
 }
 
 /// Prunes the result of a webhook by the version's schema, and fills in its defaults.
-fn finished(served: &Served, mut value: Value) -> Value {
+fn pruned(served: &ServedKind, mut value: Value) -> Value {
     versioning::convert(served, &mut value);
     value
 }
 
 /// Converts objects of one version.
-async fn convert(api: &Api, served: &Served, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, Failure> {
+async fn convert(api: &Api, served: &ServedKind, objects: Vec<&Value>, wanted: &str) -> Result<Vec<Value>, ApiError> {
     let from = objects.first().map(|first| first["apiVersion"].as_str().unwrap_or_default().to_owned()).unwrap_or_default();
-    let fail = |text: String| Failure::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
+    let fail = |text: String| ApiError::new(500, "", format!("conversion webhook for {from}, Kind={} failed: {text}", served.kind.kind));
     let Some(webhook) = webhook(served) else { return Ok(objects.into_iter().cloned().collect()) };
     let client = Client::read(&webhook["clientConfig"]);
     let authorities = webhook["clientConfig"]["caBundle"].as_str().and_then(|bundle| STANDARD.decode(bundle).ok()).unwrap_or_default();
     let target = Target { client: &client, authorities: &authorities, agent: AGENT, timeout: TIMEOUT };
     let uid = api.with(|state| state.ids.uid());
-    let question = json!({
+    let review = json!({
         "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
         "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
         "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
     });
-    let answer = api.caller().post(&target, question).await.map_err(fail)?;
+    let answer = api.caller().post(&target, review).await.map_err(fail)?;
     read(&answer, &uid, &objects, wanted).map_err(fail)
 }
 
@@ -155,10 +155,10 @@ fn read(answer: &Value, uid: &str, objects: &[&Value], wanted: &str) -> Result<V
     if converted.len() != objects.len() {
         return Err(format!("webhook returned {} objects, expected {}", converted.len(), objects.len()));
     }
-    objects.iter().zip(converted).enumerate().map(|(index, (old, new))| taken(index, old, new, wanted)).collect()
+    objects.iter().zip(converted).enumerate().map(|(index, (old, new))| accept_converted(index, old, new, wanted)).collect()
 }
 
-fn taken(index: usize, old: &Value, new: &Value, wanted: &str) -> Result<Value, String> {
+fn accept_converted(index: usize, old: &Value, new: &Value, wanted: &str) -> Result<Value, String> {
     if new["apiVersion"] != wanted {
         let found = new["apiVersion"].as_str().unwrap_or_default();
         return Err(format!("webhook returned an object at index {index} with an invalid apiVersion {found}, expected {wanted}"));

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{self, ATTEMPTS, Decision, Deletion, Writer};
 use crate::storage::store::Stored;
-use crate::verbs::admission_chain::{By, Gate, Passage};
+use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest, Requester};
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::target::{check_name, existing};
 use crate::verbs::{conversion, deletion_options, reading};
 
 /// Answers a request to delete an object.
-pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
-    let old = existing(api, served, call)?;
+pub(crate) async fn delete(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
+    let (deletion, options) = deletion_options::read(served, context)?;
+    let old = existing(api, served, context)?;
     let mut warnings = Vec::new();
     if served.kind.group == "batch" && served.kind.kind == "Job" && deletion.propagation.is_none() {
         warnings.push(
@@ -29,45 +29,45 @@ pub(crate) async fn delete(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
                 .to_owned(),
         );
     }
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let (deleted, more) = delete_one(api, served, old, &deletion, by).await?;
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let (deleted, more) = delete_one(api, served, old, &deletion, requester).await?;
     warnings.extend(more);
     let answer = match deleted {
-        Deleted::Gone(seen) if !answers_with_the_object(served) => {
+        Deleted::Removed(seen) if !answers_with_the_object(served) => {
             let (name, uid) = (seen["metadata"]["name"].as_str().unwrap_or_default(), crate::storage::resource::uid_of(&seen));
             Reply::success(&served.kind.group, &served.kind.plural, name, uid)
         }
-        Deleted::Gone(seen) => reading::shape(served, call, last_form(api, served, &seen))?,
-        Deleted::Leaving(seen) => {
-            let answer = reading::shape(served, call, (*seen).clone())?;
-            if deletion.is_told_as_accepted { answer.with_code(202) } else { answer }
+        Deleted::Removed(seen) => reading::shape(served, context, last_state(api, served, &seen))?,
+        Deleted::Terminating(seen) => {
+            let answer = reading::shape(served, context, (*seen).clone())?;
+            if deletion.answers_accepted { answer.with_code(202) } else { answer }
         }
     };
     Ok(answer.with_warnings(warnings))
 }
 
 /// Deletes the pod of an eviction.
-pub(crate) async fn evict(api: &Api, served: &Arc<Served>, call: &Call) -> Result<(), Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
+pub(crate) async fn evict(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<(), ApiError> {
+    let (deletion, options) = deletion_options::read(served, context)?;
     let deletion = Deletion { is_admitted: true, ..deletion };
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let eviction = read_body(served, call)?.value;
-    check_name(call, &eviction)?;
-    let old = existing(api, served, call)?;
-    let gate = Gate::new(api, served, "eviction", by);
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let eviction = read_body(served, context)?.value;
+    check_name(context, &eviction)?;
+    let old = existing(api, served, context)?;
+    let chain = AdmissionChain::new(api, served, "eviction", requester);
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
-    gate.mutate(passage).await?;
-    gate.validate(passage).await?;
-    delete_one(api, served, old, &deletion, by).await.map(|_| ())
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&eviction), old: None };
+    chain.mutate(request).await?;
+    chain.validate(request).await?;
+    delete_one(api, served, old, &deletion, requester).await.map(|_| ())
 }
 
 /// The result of a deletion, with the object in the version of the request.
 pub(crate) enum Deleted {
     /// The object is marked, and waits for its finalizers.
-    Leaving(Arc<Value>),
+    Terminating(Arc<Value>),
     /// The object is removed.
-    Gone(Arc<Value>),
+    Removed(Arc<Value>),
 }
 
 /// Deletes an object, with retries after conflicts. Returns the warnings of webhooks, too.
@@ -76,33 +76,34 @@ pub(crate) enum Deleted {
 /// If the object is not the expected one, a webhook denies it, or the retries are used up.
 pub(crate) async fn delete_one(
     api: &Api,
-    served: &Arc<Served>,
+    served: &Arc<ServedKind>,
     mut old: Arc<Stored>,
     deletion: &Deletion,
-    by: By<'_>,
-) -> Result<(Deleted, Vec<String>), Failure> {
-    let gate = Gate::new(api, served, "", by);
-    let writer = Writer { served, subresource: "", options: by.options, manager: "", now: api.now(), is_patch: false };
+    requester: Requester<'_>,
+) -> Result<(Deleted, Vec<String>), ApiError> {
+    let chain = AdmissionChain::new(api, served, "", requester);
+    let writer = Writer { served, subresource: "", options: requester.options, manager: "", now: api.now(), is_patch: false };
     let (namespace, name) = crate::storage::resource::key_of(&old.value);
     // For collections of custom objects, webhooks do not get the names.
-    let told = if deletion.is_of_many && served.kind.is_custom() { "" } else { &name };
+    let shown_name = if deletion.is_of_collection && served.kind.is_custom() { "" } else { &name };
     let mut warnings = Vec::new();
     for _ in 0..ATTEMPTS {
         // An object that cannot be converted is not deleted.
-        let seen = conversion::see(api, served, &old).await?;
-        if gate.is_guarded() && !deletion.is_admitted {
-            let passage = Passage { operation: Operation::Delete, name: told, namespace: &namespace, object: None, old: Some(&seen) };
-            let (_, more) = gate.mutate(passage).await?;
+        let seen = conversion::to_requested_version(api, served, &old).await?;
+        if chain.has_webhooks() && !deletion.is_admitted {
+            let request =
+                AdmissionRequest { operation: Operation::Delete, name: shown_name, namespace: &namespace, object: None, old: Some(&seen) };
+            let (_, more) = chain.mutate(request).await?;
             // A forbidden deletion is not sent to validating webhooks.
             writer.delete(&old.value, deletion)?;
-            warnings = [more, gate.validate(passage).await?].concat();
+            warnings = [more, chain.validate(request).await?].concat();
         }
         let decision = writer.delete(&old.value, deletion)?;
         if deletion.is_dry_run {
-            return Ok((would_be(served, old.revision, seen, decision), warnings));
+            return Ok((dry_run_result(served, old.revision, seen, decision), warnings));
         }
         let outcome = match &decision {
-            Decision::Remove(value) if rules::is_marked_first(served, value) => {
+            Decision::Remove(value) if rules::is_marked_before_removal(served, value) => {
                 let mut marked = value.clone();
                 rules::mark(&mut marked, api.now());
                 api.commit(served, Some(&old), Decision::Store(marked)).and_then(|stored| {
@@ -113,39 +114,39 @@ pub(crate) async fn delete_one(
             _ => api.commit(served, Some(&old), decision),
         };
         match outcome {
-            Ok(Some(stored)) => return Ok((Deleted::Leaving(conversion::see_again(served, &stored, &seen)), warnings)),
-            Ok(None) => return Ok((Deleted::Gone(conversion::see_again(served, &old, &seen)), warnings)),
+            Ok(Some(stored)) => return Ok((Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen)), warnings)),
+            Ok(None) => return Ok((Deleted::Removed(conversion::with_current_metadata(served, &old, &seen)), warnings)),
             Err(_) => {}
         }
         let key = (namespace.clone(), name.clone());
-        old = api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
+        old = api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))?;
     }
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
+    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &name, "the object has been modified"))
 }
 
 /// Returns the result of a dry run.
-fn would_be(served: &Served, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
+fn dry_run_result(served: &ServedKind, revision: u64, seen: Arc<Value>, decision: Decision) -> Deleted {
     match decision {
-        Decision::Remove(_) => Deleted::Gone(seen),
-        Decision::Unchanged => Deleted::Leaving(seen),
+        Decision::Remove(_) => Deleted::Removed(seen),
+        Decision::Unchanged => Deleted::Terminating(seen),
         Decision::Store(value) => {
             let stored = Arc::new(Stored { revision, value: Arc::new(value) });
-            Deleted::Leaving(conversion::see_again(served, &stored, &seen))
+            Deleted::Terminating(conversion::with_current_metadata(served, &stored, &seen))
         }
     }
 }
 
 /// Returns the last state of a removed object: with its own revision; pods are marked first.
-fn last_form(api: &Api, served: &Served, value: &Value) -> Value {
+fn last_state(api: &Api, served: &ServedKind, value: &Value) -> Value {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!(api.with(|state| state.store.revision()).to_string());
-    if rules::is_marked_first(served, &value) {
+    if rules::is_marked_before_removal(served, &value) {
         rules::mark(&mut value, api.now());
     }
     value
 }
 
-fn answers_with_the_object(served: &Served) -> bool {
+fn answers_with_the_object(served: &ServedKind) -> bool {
     const KINDS: &[&str] =
         &["Pod", "Service", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "Namespace", "ResourceQuota", "PodTemplate"];
     let group = served.kind.group.as_str();
@@ -153,19 +154,19 @@ fn answers_with_the_object(served: &Served) -> bool {
 }
 
 /// Answers a request to delete all selected objects, page by page if it has a limit.
-pub(crate) async fn delete_all(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let (deletion, options) = deletion_options::read(served, call)?;
-    let deletion = Deletion { is_of_many: true, ..deletion };
-    let by = By { user: &call.user, options: &options, fault: call.fault.as_ref() };
-    let selection = match reading::select(api, served, call).await? {
+pub(crate) async fn delete_all(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
+    let (deletion, options) = deletion_options::read(served, context)?;
+    let deletion = Deletion { is_of_collection: true, ..deletion };
+    let requester = Requester { user: &context.user, options: &options, fault: context.fault.as_ref() };
+    let selection = match reading::select(api, served, context).await? {
         Ok(selection) => selection,
         Err(expired) => return Ok(expired),
     };
     for (stored, _) in &selection.items {
-        match delete_one(api, served, Arc::clone(stored), &deletion, by).await {
+        match delete_one(api, served, Arc::clone(stored), &deletion, requester).await {
             Err(failure) if failure.code != 404 => return Err(failure),
             _ => {}
         }
     }
-    reading::shape(served, call, selection.into_list(served))
+    reading::shape(served, context, selection.into_list(served))
 }

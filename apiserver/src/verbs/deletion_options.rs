@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::protobuf;
 use crate::http::request::{self, Options, Query};
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules::{Deletion, Propagation};
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// The sent `DeleteOptions`.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -43,8 +43,8 @@ struct Preconditions {
 ///
 /// # Errors
 /// If they have values of wrong types, or contradict each other.
-pub(super) fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), Failure> {
-    let sent = sent(served, call)?;
+pub(super) fn read(served: &ServedKind, context: &RequestContext) -> Result<(Deletion, Options), ApiError> {
+    let sent = sent(served, context)?;
     let propagation = sent.propagation()?;
     let is_dry_run = sent.dry_run.as_ref().is_some_and(|all| !all.is_empty());
     let conditions = sent.preconditions.clone().unwrap_or_default();
@@ -53,36 +53,36 @@ pub(super) fn read(served: &Served, call: &Call) -> Result<(Deletion, Options), 
         uid: conditions.uid,
         resource_version: conditions.resource_version,
         is_dry_run,
-        is_told_as_accepted: sent.orphan_dependents == Some(false),
+        answers_accepted: sent.orphan_dependents == Some(false),
         ..Deletion::default()
     };
-    Ok((deletion, Options { is_dry_run, deletion: sent.told(), ..Options::default() }))
+    Ok((deletion, Options { is_dry_run, deletion: sent.for_webhooks(), ..Options::default() }))
 }
 
-fn sent(served: &Served, call: &Call) -> Result<DeleteOptions, Failure> {
-    if call.body.is_empty() {
-        return DeleteOptions::of_query(&call.query);
+fn sent(served: &ServedKind, context: &RequestContext) -> Result<DeleteOptions, ApiError> {
+    if context.body.is_empty() {
+        return DeleteOptions::of_query(&context.query);
     }
-    let body = read_body_of_options(served, call)?;
+    let body = read_body_of_options(served, context)?;
     if body["kind"] != "Eviction" {
         return DeleteOptions::of_body(body);
     }
     // Evictions contain the options of the deletion. A dry run may also be requested by their query.
     let mut options = DeleteOptions::of_body(body["deleteOptions"].clone())?;
-    options.dry_run = options.dry_run.or(DeleteOptions::of_query(&call.query)?.dry_run);
+    options.dry_run = options.dry_run.or(DeleteOptions::of_query(&context.query)?.dry_run);
     Ok(options)
 }
 
-fn read_body_of_options(served: &Served, call: &Call) -> Result<Value, Failure> {
-    if request::media_type(&call.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
-        return protobuf::decode(&call.body);
+fn read_body_of_options(served: &ServedKind, context: &RequestContext) -> Result<Value, ApiError> {
+    if request::media_type(&context.headers).as_deref() == Some("application/vnd.kubernetes.protobuf") {
+        return protobuf::decode(&context.body);
     }
-    Ok(read_body(served, call)?.value)
+    Ok(read_body(served, context)?.value)
 }
 
 impl DeleteOptions {
-    fn of_body(body: Value) -> Result<Self, Failure> {
-        let refuse = |why: &str| Failure::bad_request(format!("DeleteOptions cannot be handled: {why}"));
+    fn of_body(body: Value) -> Result<Self, ApiError> {
+        let refuse = |why: &str| ApiError::bad_request(format!("DeleteOptions cannot be handled: {why}"));
         if body.is_null() {
             return Ok(Self::default());
         }
@@ -92,7 +92,7 @@ impl DeleteOptions {
         serde_json::from_value(body).map_err(|error| refuse(&error.to_string()))
     }
 
-    fn of_query(query: &Query) -> Result<Self, Failure> {
+    fn of_query(query: &Query) -> Result<Self, ApiError> {
         let text = |name: &str| query.given(name).map(str::to_owned);
         Ok(Self {
             grace_period_seconds: query.number("gracePeriodSeconds")?,
@@ -103,35 +103,35 @@ impl DeleteOptions {
         })
     }
 
-    fn propagation(&self) -> Result<Option<Propagation>, Failure> {
+    fn propagation(&self) -> Result<Option<Propagation>, ApiError> {
         let mut causes = Vec::new();
         let policy = self.propagation_policy.as_deref().and_then(|word| {
             let known = Propagation::of_name(word);
             if known.is_none() {
                 let text = format!("Unsupported value: {word:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"");
-                causes.push(Cause::new("FieldValueNotSupported", "propagationPolicy", text));
+                causes.push(FieldError::new("FieldValueNotSupported", "propagationPolicy", text));
             }
             known
         });
         if self.orphan_dependents.is_some() && self.propagation_policy.is_some() {
             let text = "Invalid value: orphanDependents and deletionPropagation cannot be both set";
-            causes.push(Cause::new("FieldValueInvalid", "propagationPolicy", text));
+            causes.push(FieldError::new("FieldValueInvalid", "propagationPolicy", text));
         }
         if let Some(other) = self.dry_run.iter().flatten().find(|word| *word != "All") {
             let text = format!("Unsupported value: {other:?}: supported values: \"All\"");
-            causes.push(Cause::new("FieldValueNotSupported", "dryRun", text));
+            causes.push(FieldError::new("FieldValueNotSupported", "dryRun", text));
         }
         if !causes.is_empty() {
-            return Err(Failure::invalid("meta.k8s.io", "DeleteOptions", "", causes));
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", causes));
         }
         let of_orphans = |orphans| if orphans { Propagation::Orphan } else { Propagation::Background };
         Ok(policy.or(self.orphan_dependents.map(of_orphans)))
     }
 
     /// Returns the options for webhooks.
-    fn told(&self) -> Map<String, Value> {
+    fn for_webhooks(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
-            Ok(Value::Object(told)) => told,
+            Ok(Value::Object(for_webhooks)) => for_webhooks,
             _ => Map::new(),
         }
     }

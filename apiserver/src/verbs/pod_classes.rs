@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::api_error::Failure;
-use crate::kinds::registry::Served;
+use crate::http::api_error::ApiError;
+use crate::kinds::registry::ServedKind;
 use crate::rules;
 use crate::storage::resource::Resource;
 
@@ -18,7 +18,7 @@ pub(crate) struct Priority([(&'static str, Value); 2]);
 ///
 /// # Errors
 /// If a class does not exist, or the pod contradicts its class.
-pub(crate) fn find_classes(api: &Api, served: &Served, pod: &Value) -> Result<Option<Priority>, Failure> {
+pub(crate) fn find_classes(api: &Api, served: &ServedKind, pod: &Value) -> Result<Option<Priority>, ApiError> {
     let is_pod = served.kind.group.is_empty() && served.kind.kind == "Pod";
     if !is_pod {
         return Ok(None);

@@ -6,15 +6,15 @@ use jiff::Timestamp;
 
 use crate::auth::access::User;
 use crate::faults::Fault;
-use crate::http::request::{Accept, Options, Place, Query};
-use crate::verbs::admission_chain::By;
+use crate::http::request::{Accept, Options, Query, ResourcePath};
+use crate::verbs::admission_chain::Requester;
 
 /// One request, with its user.
-pub(crate) struct Call {
+pub(crate) struct RequestContext {
     /// The HTTP method.
     pub method: Method,
     /// The parsed path.
-    pub place: Place,
+    pub resource_path: ResourcePath,
     /// The parameters.
     pub query: Query,
     /// The headers.
@@ -31,12 +31,12 @@ pub(crate) struct Call {
     pub fault: Option<Fault>,
 }
 
-impl Call {
+impl RequestContext {
     /// Returns the request without its body, for work after the start of the answer.
     pub(crate) fn copy(&self) -> Self {
         Self {
             method: self.method.clone(),
-            place: self.place.clone(),
+            resource_path: self.resource_path.clone(),
             query: self.query.clone(),
             headers: self.headers.clone(),
             body: Bytes::new(),
@@ -47,9 +47,9 @@ impl Call {
         }
     }
 
-    /// Returns the writer for the admission chain.
-    pub(crate) fn by<'a>(&'a self, options: &'a Options) -> By<'a> {
-        By { user: &self.user, options, fault: self.fault.as_ref() }
+    /// Returns the requester for the admission chain.
+    pub(crate) fn requester<'a>(&'a self, options: &'a Options) -> Requester<'a> {
+        Requester { user: &self.user, options, fault: self.fault.as_ref() }
     }
 
     /// Returns the field manager: from the request, or the beginning of the user agent.

@@ -4,67 +4,68 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::auth::access::{Attributes, User, is_allowed};
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::rules;
 use crate::verbs::body::read_body;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::target;
 
 /// The default lifetime of an issued token, in seconds.
 const LIFETIME: i64 = 3600;
 /// The minimum of a requested lifetime.
-const LEAST_LIFETIME: i64 = 600;
+const MIN_LIFETIME: i64 = 600;
 /// The maximum.
-const MOST_LIFETIME: i64 = 1 << 32;
+const MAX_LIFETIME: i64 = 1 << 32;
 
 /// Answers a review, if the request is one.
 ///
 /// # Errors
 /// If the review is invalid.
-pub(crate) fn answer(api: &Api, served: &Served, call: &Call) -> Result<Option<Reply>, Failure> {
+pub(crate) fn answer(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Option<Reply>, ApiError> {
     let kind = &served.kind;
-    let is_token = kind.group.is_empty() && kind.plural == "serviceaccounts" && call.place.subresource.as_deref() == Some("token");
+    let is_token =
+        kind.group.is_empty() && kind.plural == "serviceaccounts" && context.resource_path.subresource.as_deref() == Some("token");
     let is_review = matches!(kind.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
     if !is_review && !is_token {
         return Ok(None);
     }
-    if call.method != http::Method::POST {
-        return Err(Failure::no_method());
+    if context.method != http::Method::POST {
+        return Err(ApiError::no_method());
     }
-    let mut review = read_body(served, call)?.value;
+    let mut review = read_body(served, context)?.value;
     if !review.is_object() {
-        return Err(Failure::bad_request("a review is an object"));
+        return Err(ApiError::bad_request("a review is an object"));
     }
     if is_token {
-        return issue(api, served, call, review).map(Some);
+        return issue(api, served, context, review).map(Some);
     }
     builtin::read(kind, &mut review)?;
     let spec = &review["spec"];
     let status = match kind.kind.as_str() {
         "SelfSubjectAccessReview" => {
             check(&review, &[])?;
-            access(api, &call.user, spec)
+            access(api, &context.user, spec)
         }
         "SubjectAccessReview" => {
             check(&review, &without_subject(spec))?;
             access(api, &subject(spec), spec)
         }
         "LocalSubjectAccessReview" => {
-            check_local(&review, call.place.namespace.as_deref().unwrap_or_default())?;
+            check_local(&review, context.resource_path.namespace.as_deref().unwrap_or_default())?;
             access(api, &subject(spec), spec)
         }
         "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
-            return Err(Failure::bad_request("no namespace on request"));
+            return Err(ApiError::bad_request("no namespace on request"));
         }
         "SelfSubjectRulesReview" => every_rule(),
-        "SelfSubjectReview" => json!({"userInfo": call.user.to_json()}),
+        "SelfSubjectReview" => json!({"userInfo": context.user.to_json()}),
         "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
             Some(given) => token(api, given, &spec["audiences"]),
-            None => return Err(Failure::bad_request("token is required for TokenReview in authentication")),
+            None => return Err(ApiError::bad_request("token is required for TokenReview in authentication")),
         },
         _ => return Ok(None),
     };
@@ -84,7 +85,7 @@ fn subject(spec: &Value) -> User {
 }
 
 /// Validates an access review, in addition to the errors found already.
-fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
+fn check(review: &Value, found: &[FieldError]) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut causes = found.to_vec();
     match (spec["resourceAttributes"].is_object(), spec["nonResourceAttributes"].is_object()) {
@@ -104,7 +105,7 @@ fn check(review: &Value, found: &[Cause]) -> Result<(), Failure> {
 }
 
 /// Checks a selector in an access review: either a text or a list of requirements.
-fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<FieldError>) {
     let (text, requirements) = (selector.at("rawSelector"), selector.at("requirements"));
     match (text.is_empty(), requirements.is_empty()) {
         _ if !selector.is_set() => {}
@@ -126,7 +127,7 @@ fn check_selector(selector: &Field<'_, '_>, causes: &mut Vec<Cause>) {
 }
 
 /// Checks an access review for one namespace.
-fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
+fn check_local(review: &Value, namespace: &str) -> Result<(), ApiError> {
     let spec = &review["spec"];
     let mut review = review.clone();
     review["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
@@ -140,18 +141,18 @@ fn check_local(review: &Value, namespace: &str) -> Result<(), Failure> {
     check(&review, &causes)
 }
 
-fn without_subject(spec: &Value) -> Vec<Cause> {
+fn without_subject(spec: &Value) -> Vec<FieldError> {
     let is_given = subject(spec) != User::default();
     if is_given { Vec::new() } else { vec![invalid("spec.user", "at least one of user or group must be specified")] }
 }
 
-fn invalid(field: &str, why: &str) -> Cause {
-    Cause::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
+fn invalid(field: &str, why: &str) -> FieldError {
+    FieldError::new("FieldValueInvalid", field, format!("Invalid value: {why}"))
 }
 
-fn refuse(causes: Vec<Cause>) -> Result<(), Failure> {
+fn refuse(causes: Vec<FieldError>) -> Result<(), ApiError> {
     // The failure has no kind.
-    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("authorization.k8s.io", "", "", causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("authorization.k8s.io", "", "", causes)) }
 }
 
 fn access(api: &Api, user: &User, spec: &Value) -> Value {
@@ -196,9 +197,9 @@ fn token(api: &Api, token: &str, audiences: &Value) -> Value {
 }
 
 /// Issues a token that authenticates the service account.
-fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<Reply, Failure> {
-    let stored = target::existing(api, served, call)?;
-    let (namespace, name) = target::key(call);
+fn issue(api: &Api, served: &ServedKind, context: &RequestContext, mut request: Value) -> Result<Reply, ApiError> {
+    let stored = target::existing(api, served, context)?;
+    let (namespace, name) = target::key(context);
     let seconds = lifetime(&mut request, &namespace, &name)?;
     check_bound(api, &namespace, &request["spec"]["boundObjectRef"])?;
     if request["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
@@ -211,7 +212,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
         token
     });
     api.injection().faults().note_token(&token);
-    let expires_at = rules::time(call.now + jiff::SignedDuration::from_secs(seconds));
+    let expires_at = rules::time(context.now + jiff::SignedDuration::from_secs(seconds));
     request["kind"] = json!("TokenRequest");
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["metadata"] = json!({"name": name, "namespace": namespace});
@@ -220,7 +221,7 @@ fn issue(api: &Api, served: &Served, call: &Call, mut request: Value) -> Result<
 }
 
 /// Checks that the bound object of a token exists.
-fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure> {
+fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), ApiError> {
     if bound.is_null() {
         return Ok(());
     }
@@ -229,36 +230,36 @@ fn check_bound(api: &Api, namespace: &str, bound: &Value) -> Result<(), Failure>
         (Some("v1"), "Pod") => ("pods", namespace),
         (Some("v1"), "Secret") => ("secrets", namespace),
         (Some("v1"), "Node") => ("nodes", ""),
-        _ => return Err(Failure::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
+        _ => return Err(ApiError::bad_request(format!("cannot bind token for serviceaccount to an object of kind {kind:?}"))),
     };
     let resource = crate::storage::resource::Resource { group: String::new(), plural: plural.to_owned() };
     let Some(found) = api.read(&resource, &(namespace.to_owned(), name.to_owned())) else {
-        return Err(Failure::not_found("", plural, name));
+        return Err(ApiError::not_found("", plural, name));
     };
     let uid = bound["uid"].as_str().unwrap_or_default();
     if uid.is_empty() || found.value["metadata"]["uid"] == uid {
         return Ok(());
     }
-    Err(Failure::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
+    Err(ApiError::conflict("", plural, name, "the UID in the bound object reference does not match the UID in record"))
 }
 
 /// Reads a token request of a service account. Returns the lifetime in seconds, which the answer contains, too.
-fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, Failure> {
+fn lifetime(request: &mut Value, namespace: &str, name: &str) -> Result<i64, ApiError> {
     let kind = Kind { group: "authentication.k8s.io".into(), version: "v1".into(), kind: "TokenRequest".into(), ..Kind::default() };
     builtin::read(&kind, request)?;
     let sent = |field: &str| request["metadata"][field].as_str().unwrap_or_default();
     if !matches!(sent("namespace"), "") && sent("namespace") != namespace {
-        return Err(Failure::other_namespace());
+        return Err(ApiError::other_namespace());
     }
     if !matches!(sent("name"), "") && sent("name") != name {
         let cause = invalid("metadata.name", "must match the service account name if specified");
-        return Err(Failure::invalid(&kind.group, &kind.kind, name, vec![cause]));
+        return Err(ApiError::invalid(&kind.group, &kind.kind, name, vec![cause]));
     }
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(LIFETIME);
-    if !(LEAST_LIFETIME..=MOST_LIFETIME).contains(&seconds) {
+    if !(MIN_LIFETIME..=MAX_LIFETIME).contains(&seconds) {
         let cause =
             invalid("spec.expirationSeconds", &format!("{seconds}: may not be less than 10 minutes, nor larger than 1 << 32 seconds"));
-        return Err(Failure::invalid(&kind.group, &kind.kind, "", vec![cause]));
+        return Err(ApiError::invalid(&kind.group, &kind.kind, "", vec![cause]));
     }
     request["spec"]["expirationSeconds"] = json!(seconds);
     Ok(seconds)

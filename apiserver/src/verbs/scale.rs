@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning;
 
 /// Returns the `Scale` of an object as an answer.
-pub(crate) fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Failure> {
+pub(crate) fn scale_answer(served: &ServedKind, value: &Value) -> Result<Reply, ApiError> {
     scale_of(served, value).map(Reply::object)
 }
 
@@ -16,12 +16,12 @@ pub(crate) fn scale_answer(served: &Served, value: &Value) -> Result<Reply, Fail
 ///
 /// # Errors
 /// If the object has no number of replicas.
-pub(crate) fn scale_of(served: &Served, value: &Value) -> Result<Value, Failure> {
+pub(crate) fn scale_of(served: &ServedKind, value: &Value) -> Result<Value, ApiError> {
     let path = served.kind.scale.as_ref().map(|scale| scale.spec_replicas.clone()).unwrap_or_default();
     versioning::scale_of(served, value).ok_or_else(|| {
         let text = format!("Internal error occurred: the spec replicas field {path:?} does not exist");
-        let mut failure = Failure::new(500, "InternalError", text.clone());
-        failure.details.causes.push(Cause::new("", "", text));
+        let mut failure = ApiError::new(500, "InternalError", text.clone());
+        failure.details.causes.push(FieldError::new("", "", text));
         failure
     })
 }

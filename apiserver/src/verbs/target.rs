@@ -5,52 +5,57 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::storage::resource::Key;
 use crate::storage::store::Stored;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 
 /// Returns the key of a request's object.
-pub(crate) fn key(call: &Call) -> Key {
-    (call.place.namespace.clone().unwrap_or_default(), call.place.name.clone().unwrap_or_default())
+pub(crate) fn key(context: &RequestContext) -> Key {
+    (context.resource_path.namespace.clone().unwrap_or_default(), context.resource_path.name.clone().unwrap_or_default())
 }
 
 /// Returns the object of a request.
-pub(crate) fn existing(api: &Api, served: &Served, call: &Call) -> Result<Arc<Stored>, Failure> {
-    let key = key(call);
-    api.read(&served.resource, &key).ok_or_else(|| Failure::not_found(&served.kind.group, &served.kind.plural, &key.1))
+pub(crate) fn existing(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Arc<Stored>, ApiError> {
+    let key = key(context);
+    api.read(&served.resource, &key).ok_or_else(|| ApiError::not_found(&served.kind.group, &served.kind.plural, &key.1))
 }
 
 /// Refuses a request for a feature that a built-in kind lacks.
-pub(crate) fn not_served_here() -> Result<Reply, Failure> {
-    Err(Failure::no_resource())
+pub(crate) fn not_served_here() -> Result<Reply, ApiError> {
+    Err(ApiError::no_resource())
 }
 
 /// Checks the namespace and name of a body against the path, and fills in missing ones.
-pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_update: bool) -> Result<(), Failure> {
-    if let Some(name) = &call.place.name {
+pub(crate) fn check_against_path(
+    served: &ServedKind,
+    context: &RequestContext,
+    value: &mut Value,
+    is_update: bool,
+) -> Result<(), ApiError> {
+    if let Some(name) = &context.resource_path.name {
         match value["metadata"]["name"].as_str().unwrap_or_default() {
             "" if is_update => {
                 let text = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-                return Err(Failure::bad_request(text));
+                return Err(ApiError::bad_request(text));
             }
             "" => value["metadata"]["name"] = json!(name),
             sent if sent != name => {
                 let text = format!("the name of the object ({sent}) does not match the name on the URL ({name})");
-                return Err(Failure::bad_request(text));
+                return Err(ApiError::bad_request(text));
             }
             _ => {}
         }
     }
-    let wanted = call.place.namespace.clone().unwrap_or_default();
+    let wanted = context.resource_path.namespace.clone().unwrap_or_default();
     match value["metadata"]["namespace"].as_str().unwrap_or_default() {
         sent if sent == wanted => {}
         "" if served.kind.namespaced => value["metadata"]["namespace"] = json!(wanted),
         // Cluster-scoped objects lose it.
         _ if !served.kind.namespaced => drop(value["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"))),
-        _ => return Err(Failure::other_namespace()),
+        _ => return Err(ApiError::other_namespace()),
     }
     Ok(())
 }
@@ -59,15 +64,15 @@ pub(crate) fn place_body(served: &Served, call: &Call, value: &mut Value, is_upd
 ///
 /// # Errors
 /// If it names another one.
-pub(crate) fn check_name(call: &Call, posted: &Value) -> Result<(), Failure> {
-    let name = call.place.name.as_deref().unwrap_or_default();
+pub(crate) fn check_name(context: &RequestContext, posted: &Value) -> Result<(), ApiError> {
+    let name = context.resource_path.name.as_deref().unwrap_or_default();
     let namespace = posted["metadata"]["namespace"].as_str().filter(|namespace| !namespace.is_empty());
     if posted["metadata"]["name"] != name {
         let (kind, sent) = (posted["kind"].as_str().unwrap_or("object"), posted["metadata"]["name"].as_str().unwrap_or_default());
-        return Err(Failure::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
+        return Err(ApiError::bad_request(format!("name in URL ({name}) does not match name in {kind} ({sent})")));
     }
-    if namespace.is_some() && namespace != call.place.namespace.as_deref() {
-        return Err(Failure::other_namespace());
+    if namespace.is_some() && namespace != context.resource_path.namespace.as_deref() {
+        return Err(ApiError::other_namespace());
     }
     Ok(())
 }

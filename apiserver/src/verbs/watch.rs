@@ -11,18 +11,18 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::faults::Action;
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::{Content, Reply};
 use crate::http::request::Form;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::table::Table;
 use crate::kinds::versioning;
 use crate::schema::field_error;
 use crate::storage::resource::set_revision;
-use crate::storage::store::{Change, Compacted, Sight, Stored, line};
+use crate::storage::store::{Change, Compacted, Stored, WatchEventType, line};
 use crate::verbs::conversion;
-use crate::verbs::reading::{self, Interest};
-use crate::verbs::request_context::Call;
+use crate::verbs::reading::{self, ObjectFilter};
+use crate::verbs::request_context::RequestContext;
 
 /// Limit of changes that are taken from the store at once, and sent in one chunk.
 const BATCH: usize = 500;
@@ -36,14 +36,14 @@ const LIFETIME: u64 = 1_800;
 /// The state of a watch between two chunks.
 struct Watch {
     api: Api,
-    served: Arc<Served>,
-    call: Call,
-    interest: Interest,
+    served: Arc<ServedKind>,
+    context: RequestContext,
+    filter: ObjectFilter,
     /// All events up to this revision were sent.
     cursor: u64,
     /// The last revision sent to the watcher.
-    told: u64,
-    tick: watch::Receiver<u64>,
+    sent_revision: u64,
+    latest: watch::Receiver<u64>,
     kinds: watch::Receiver<u64>,
     first: Option<Bytes>,
     has_bookmarks: bool,
@@ -55,20 +55,20 @@ struct Watch {
 }
 
 /// Answers a request to watch.
-pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    check(call)?;
-    if call.accept.is_yaml {
-        return Err(Failure::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
+pub(crate) async fn answer(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
+    check(context)?;
+    if context.accept.is_yaml {
+        return Err(ApiError::new(406, "NotAcceptable", "only the following media types are accepted: application/json;stream=watch"));
     }
-    let interest = Interest::read(served, call)?;
-    let start = match call.query.text("resourceVersion") {
+    let filter = ObjectFilter::read(served, context)?;
+    let start = match context.query.text("resourceVersion") {
         None | Some("0") => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            Failure::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            ApiError::new(500, "", format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"))
         })?),
     };
-    let initial = call.query.text("sendInitialEvents").map(|_| call.query.is_on("sendInitialEvents"));
-    let lifetime = match call.query.number("timeoutSeconds")? {
+    let initial = context.query.text("sendInitialEvents").map(|_| context.query.is_on("sendInitialEvents"));
+    let lifetime = match context.query.number("timeoutSeconds")? {
         None | Some(0) => LIFETIME + api.with(|state| state.ids.below(LIFETIME)),
         // A time before the start is over at once.
         Some(seconds) => seconds.try_into().unwrap_or(0),
@@ -76,31 +76,32 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     let lifetime = Duration::from_secs(lifetime);
     let kinds = api.kinds_changed();
     let is_listed = initial.unwrap_or(start.is_none());
-    let stale = reading::stale_revision(api, served, call).filter(|_| is_listed);
-    let (tick, now, objects) = api.with(|state| {
-        let tick = state.store.subscribe(&served.resource);
+    let stale = reading::stale_revision(api, served, context).filter(|_| is_listed);
+    let (latest, now, objects) = api.with(|state| {
+        let latest = state.store.subscribe(&served.resource);
         let store = &state.store;
         let revision = stale.unwrap_or_else(|| store.visible_revision());
-        let objects = if is_listed { store.list_at(&served.resource, call.place.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
-        (tick, revision, objects.unwrap_or_default())
+        let objects =
+            if is_listed { store.list_at(&served.resource, context.resource_path.namespace.as_deref(), revision) } else { Ok(Vec::new()) };
+        (latest, revision, objects.unwrap_or_default())
     });
     let mut cursor = if is_listed { now } else { start.unwrap_or(now) };
-    if is_fault(call, &Action::WatchDuplicate {}) && !is_listed {
-        let is_seen = |change: &Change| change.sight(|value| interest.covers(value)).is_some();
+    if is_fault(context, &Action::WatchDuplicate {}) && !is_listed {
+        let is_seen = |change: &Change| change.event_type(|value| filter.matches(value)).is_some();
         cursor = api.with(|state| state.store.before_last(&served.resource, cursor, is_seen));
     }
     let begun_at = Instant::now();
     let mut watch = Watch {
         api: api.clone(),
         served: Arc::clone(served),
-        call: call.copy(),
-        interest,
+        context: context.copy(),
+        filter,
         cursor,
-        told: cursor,
-        tick,
+        sent_revision: cursor,
+        latest,
         kinds,
         first: None,
-        has_bookmarks: call.query.is_on("allowWatchBookmarks") && !is_fault(call, &Action::WatchNoBookmarks {}),
+        has_bookmarks: context.query.is_on("allowWatchBookmarks") && !is_fault(context, &Action::WatchNoBookmarks {}),
         has_columns: false,
         bookmark_at: begun_at + BOOKMARKS,
         last_bookmark_at: (lifetime > LAST_BOOKMARK).then(|| begun_at + lifetime - LAST_BOOKMARK),
@@ -109,9 +110,9 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     };
     let mut text = BytesMut::new();
     let objects: Vec<Arc<Stored>> = objects.into_iter().map(|(_, stored)| stored).collect();
-    for value in conversion::see_all(api, served, &objects).await? {
-        if watch.interest.covers(&value) {
-            text.extend_from_slice(&watch.write(Sight::Added.word(), (*value).clone()));
+    for value in conversion::all_to_requested_version(api, served, &objects).await? {
+        if watch.filter.matches(&value) {
+            text.extend_from_slice(&watch.write(WatchEventType::Added.name(), (*value).clone()));
         }
     }
     if initial == Some(true) && watch.has_bookmarks {
@@ -122,30 +123,30 @@ pub(crate) async fn answer(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
     Ok(Reply { code: 200, content: Content::Lines(lines.boxed()), warnings: Vec::new() })
 }
 
-fn is_fault(call: &Call, action: &Action) -> bool {
-    call.fault.as_ref().is_some_and(|fault| fault.action == *action)
+fn is_fault(context: &RequestContext, action: &Action) -> bool {
+    context.fault.as_ref().is_some_and(|fault| fault.action == *action)
 }
 
-fn check(call: &Call) -> Result<(), Failure> {
+fn check(context: &RequestContext) -> Result<(), ApiError> {
     const FIELD: &str = "resourceVersionMatch";
-    let matching = call.query.text(FIELD);
+    let matching = context.query.text(FIELD);
     let is_newer = matching == Some("NotOlderThan");
-    let has_initial = call.query.text("sendInitialEvents").is_some();
+    let has_initial = context.query.text("sendInitialEvents").is_some();
     let rules = [
         (has_initial && !is_newer, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
         (!has_initial && matching.is_some(), "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"),
-        (call.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
+        (context.query.text("continue").is_some(), "resourceVersionMatch is forbidden when continue is provided"),
     ];
-    let mut causes: Vec<Cause> =
+    let mut causes: Vec<FieldError> =
         rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, why)| field_error::forbidden(FIELD, why)).collect();
     if let Some(other) = matching.filter(|_| !is_newer) {
         causes.push(field_error::not_supported(FIELD, &json!(other), ["NotOlderThan"]));
     }
-    if causes.is_empty() { Ok(()) } else { Err(Failure::invalid("meta.k8s.io", "ListOptions", "", causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", causes)) }
 }
 
 /// The reason why a watch continues.
-enum Woken {
+enum Wakeup {
     Changed,
     Bookmark,
     End,
@@ -159,12 +160,12 @@ impl Watch {
         }
         while !self.is_over {
             // Marked as seen before the check, so that no change is missed in between.
-            self.tick.borrow_and_update();
+            self.latest.borrow_and_update();
             self.kinds.borrow_and_update();
             match self.api.with(|state| state.store.changes_after(&self.served.resource, self.cursor, BATCH)) {
                 Err(Compacted) => return Some(self.expire()),
                 Ok(changes) => {
-                    let text = self.tell(&changes).await;
+                    let text = self.encode(&changes).await;
                     if !text.is_empty() {
                         return Some(text);
                     }
@@ -177,43 +178,45 @@ impl Watch {
                 return None;
             }
             match self.wait().await {
-                Woken::Changed => {}
-                Woken::Bookmark => {
+                Wakeup::Changed => {}
+                Wakeup::Bookmark => {
                     if let Some(text) = self.due_bookmark() {
                         return Some(text);
                     }
                 }
-                Woken::End => return None,
+                Wakeup::End => return None,
             }
         }
         None
     }
 
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self) -> Wakeup {
         let last = self.last_bookmark_at;
         let next_bookmark = last.map_or(self.bookmark_at, |last| last.min(self.bookmark_at));
         let has_bookmarks = self.has_bookmarks;
         tokio::select! {
             biased;
-            changed = self.tick.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
-            changed = self.kinds.changed() => if changed.is_ok() { Woken::Changed } else { Woken::End },
-            () = tokio::time::sleep_until(self.ends_at) => Woken::End,
+            changed = self.latest.changed() => if changed.is_ok() { Wakeup::Changed } else { Wakeup::End },
+            changed = self.kinds.changed() => if changed.is_ok() { Wakeup::Changed } else { Wakeup::End },
+            () = tokio::time::sleep_until(self.ends_at) => Wakeup::End,
             () = tokio::time::sleep_until(next_bookmark), if has_bookmarks => {
                 if self.last_bookmark_at.is_some_and(|last| last <= next_bookmark) {
                     self.last_bookmark_at = None;
                 } else {
                     self.bookmark_at = next_bookmark + BOOKMARKS;
                 }
-                Woken::Bookmark
+                Wakeup::Bookmark
             }
         }
     }
 
     /// Tells whether the kind is still served unchanged; otherwise its watches end.
     fn is_served(&self) -> bool {
-        let place = &self.call.place;
+        let resource_path = &self.context.resource_path;
         let registry = self.api.registry();
-        registry.find(&place.group, &place.version, &place.plural).is_some_and(|served| Arc::ptr_eq(served, &self.served))
+        registry
+            .find(&resource_path.group, &resource_path.version, &resource_path.plural)
+            .is_some_and(|served| Arc::ptr_eq(served, &self.served))
     }
 
     fn due_bookmark(&mut self) -> Option<Bytes> {
@@ -223,30 +226,30 @@ impl Watch {
             let rest = state.store.changes_after(resource, self.cursor, 1);
             (state.store.visible_revision(), rest.is_ok_and(|rest| rest.is_empty()))
         });
-        if !is_complete || revision <= self.told {
+        if !is_complete || revision <= self.sent_revision {
             return None;
         }
         Some(self.bookmark(revision, false))
     }
 
     /// Returns the events of changes. If one of them cannot be converted, an error event is sent, and the watch ends.
-    async fn tell(&mut self, changes: &[Arc<Change>]) -> Bytes {
+    async fn encode(&mut self, changes: &[Arc<Change>]) -> Bytes {
         let mut text = BytesMut::new();
         for change in changes {
             self.cursor = change.revision;
             let served = Arc::clone(&self.served);
-            let is_plain = change.revisions().all(|revision| versioning::is_plain(&served, revision));
-            let is_told_as_stored = is_plain && versioning::webhook(&served).is_none() && self.call.accept.form == Form::Plain;
-            if is_told_as_stored && let Some(is_covered) = self.interest.covers_key(change.key()) {
-                if let Some(sight) = change.whole_sight().filter(|_| is_covered) {
-                    self.told = change.revision;
-                    change.write_line(sight, &mut text);
+            let is_as_stored = change.revisions().all(|revision| versioning::is_as_stored(&served, revision));
+            let is_sent_as_stored = is_as_stored && versioning::webhook(&served).is_none() && self.context.accept.form == Form::Plain;
+            if is_sent_as_stored && let Some(is_matching) = self.filter.matches_key(change.key()) {
+                if let Some(event_type) = change.event_type_without_selection().filter(|_| is_matching) {
+                    self.sent_revision = change.revision;
+                    change.write_line(event_type, &mut text);
                 }
                 continue;
             }
             let stored = [change.before(), change.after()];
-            if stored.iter().flatten().any(|stored| conversion::is_foreign(&served, &stored.value)) {
-                match self.tell_converted(change).await {
+            if stored.iter().flatten().any(|stored| conversion::needs_webhook(&served, &stored.value)) {
+                match self.encode_converted(change).await {
                     Ok(line) => text.extend_from_slice(&line),
                     Err(failure) => {
                         self.is_over = true;
@@ -257,58 +260,58 @@ impl Watch {
                 continue;
             }
             let seen = |value: &Value| {
-                if is_plain {
-                    return self.interest.covers(value);
+                if is_as_stored {
+                    return self.filter.matches(value);
                 }
                 let mut value = value.clone();
                 versioning::convert(&served, &mut value);
-                self.interest.covers(&value)
+                self.filter.matches(&value)
             };
-            let Some(sight) = change.sight(seen) else { continue };
-            self.told = change.revision;
-            if is_plain && self.call.accept.form == Form::Plain {
-                change.write_line(sight, &mut text);
+            let Some(event_type) = change.event_type(seen) else { continue };
+            self.sent_revision = change.revision;
+            if is_as_stored && self.context.accept.form == Form::Plain {
+                change.write_line(event_type, &mut text);
                 continue;
             }
-            let mut value = change.object(sight);
+            let mut value = change.object(event_type);
             versioning::convert(&served, &mut value);
-            text.extend_from_slice(&self.write(sight.word(), value));
+            text.extend_from_slice(&self.write(event_type.name(), value));
         }
         text.freeze()
     }
 
     /// Returns the event of an object stored in another version.
-    async fn tell_converted(&mut self, change: &Change) -> Result<Bytes, Failure> {
+    async fn encode_converted(&mut self, change: &Change) -> Result<Bytes, ApiError> {
         let mut seen = Vec::new();
         for stored in [change.before(), change.after()] {
             seen.push(match stored {
-                Some(stored) => Some(conversion::see(&self.api, &self.served, &stored).await?),
+                Some(stored) => Some(conversion::to_requested_version(&self.api, &self.served, &stored).await?),
                 None => None,
             });
         }
-        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.interest.covers(value)));
-        let (sight, value) = match (was, is) {
+        let [was, is] = [&seen[0], &seen[1]].map(|value| value.as_ref().is_some_and(|value| self.filter.matches(value)));
+        let (event_type, value) = match (was, is) {
             (false, false) => return Ok(Bytes::new()),
-            (false, true) => (Sight::Added, &seen[1]),
-            (true, true) => (Sight::Modified, &seen[1]),
-            (true, false) => (Sight::Deleted, &seen[0]),
+            (false, true) => (WatchEventType::Added, &seen[1]),
+            (true, true) => (WatchEventType::Modified, &seen[1]),
+            (true, false) => (WatchEventType::Deleted, &seen[0]),
         };
         let mut value = value.as_deref().cloned().unwrap_or_default();
-        if sight == Sight::Deleted {
+        if event_type == WatchEventType::Deleted {
             set_revision(&mut value, change.revision);
         }
-        self.told = change.revision;
-        Ok(self.write(sight.word(), value))
+        self.sent_revision = change.revision;
+        Ok(self.write(event_type.name(), value))
     }
 
     /// Writes an event in the requested form.
     fn write(&mut self, word: &str, value: Value) -> Bytes {
-        match self.call.accept.form {
+        match self.context.accept.form {
             Form::Plain => line(word, &value),
             Form::Metadata | Form::MetadataList => line(word, &versioning::metadata_of(&value)),
             Form::Table => {
-                self.call.now = self.api.now();
-                let table = reading::rows_with(&self.served, &self.call, &value, !self.has_columns).unwrap_or_default();
+                self.context.now = self.api.now();
+                let table = reading::rows_with(&self.served, &self.context, &value, !self.has_columns).unwrap_or_default();
                 self.has_columns = true;
                 line(word, &table)
             }
@@ -316,13 +319,13 @@ impl Watch {
     }
 
     fn bookmark(&mut self, revision: u64, is_end_of_list: bool) -> Bytes {
-        self.told = revision;
+        self.sent_revision = revision;
         let kind = &self.served.kind;
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if is_end_of_list {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        match self.call.accept.form {
+        match self.context.accept.form {
             Form::Table => {
                 let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
                 let table = Table::of(kind).bookmark(&object, !self.has_columns);
@@ -338,6 +341,6 @@ impl Watch {
         self.is_over = true;
         let current = self.api.with(|state| state.store.visible_revision());
         let text = format!("too old resource version: {} ({current})", self.cursor);
-        line("ERROR", &Failure::new(410, "Expired", text).to_json())
+        line("ERROR", &ApiError::new(410, "Expired", text).to_json())
     }
 }

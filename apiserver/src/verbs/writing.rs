@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::admission::Operation;
 use crate::api::Api;
-use crate::http::api_error::{Cause, Failure};
+use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::http::request::Options;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning;
 use crate::rules::{self, ATTEMPTS, Decision, Draft, Writer};
-use crate::verbs::admission_chain::{Gate, Passage};
+use crate::verbs::admission_chain::{AdmissionChain, AdmissionRequest};
 use crate::verbs::body::read_body;
 use crate::verbs::pod_classes;
-use crate::verbs::request_context::Call;
+use crate::verbs::request_context::RequestContext;
 use crate::verbs::scale::scale_answer;
-use crate::verbs::target::{check_name, existing, key, not_served_here, place_body};
+use crate::verbs::target::{check_against_path, check_name, existing, key, not_served_here};
 use crate::verbs::{conversion, reading};
 
 /// Attempts to generate an unused name.
@@ -26,16 +26,16 @@ const NAMES: usize = 8;
 const MAX_OBJECT: usize = 3 << 19;
 
 /// Answers a request to create an object.
-pub(crate) async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "CreateOptions")?;
-    let mut body = read_body(served, call)?;
-    let manager = call.manager(options.field_manager.as_deref());
+pub(crate) async fn create(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Reply, ApiError> {
+    let options = Options::read(&context.query, "CreateOptions")?;
+    let mut body = read_body(served, context)?;
+    let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource: "", options: &options, manager: &manager, now: api.now(), is_patch: false };
     let warnings = writer.receive(&mut body.value, &body.remarks)?;
-    place_body(served, call, &mut body.value, false)?;
-    let gate = Gate::new(api, served, "", call.by(&options));
-    let (value, more) = create_received(api, &writer, &gate, body.value).await.map_err(|failure| failure.after(&warnings))?;
-    Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()))
+    check_against_path(served, context, &mut body.value, false)?;
+    let chain = AdmissionChain::new(api, served, "", context.requester(&options));
+    let (value, more) = create_received(api, &writer, &chain, body.value).await.map_err(|failure| failure.after(&warnings))?;
+    Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()))
 }
 
 /// Creates a received object, and returns it in the version of the request.
@@ -45,9 +45,9 @@ pub(crate) async fn create(api: &Api, served: &Arc<Served>, call: &Call) -> Resu
 pub(crate) async fn create_received(
     api: &Api,
     writer: &Writer<'_>,
-    gate: &Gate<'_>,
+    chain: &AdmissionChain<'_>,
     value: Value,
-) -> Result<(Value, Vec<String>), Failure> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
     let kind = &served.kind;
     let namespace = value["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
@@ -59,7 +59,7 @@ pub(crate) async fn create_received(
         let name = named["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         check_place(api, served, &namespace, &name)?;
         let priority = pod_classes::find_classes(api, served, &named)?;
-        let (mut new, warnings) = admit_new(writer, gate, named, is_generated).await?;
+        let (mut new, warnings) = admit_new(writer, chain, named, is_generated).await?;
         if let Some(priority) = priority {
             priority.assign(&mut new);
         }
@@ -72,13 +72,13 @@ pub(crate) async fn create_received(
             return Ok((new, warnings));
         }
         if taken.is_none() {
-            let new = conversion::store(api, served, new).await?;
+            let new = conversion::to_storage_version(api, served, new).await?;
             if let Ok(Some(stored)) = api.commit(served, None, Decision::Store(new)) {
-                return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings));
+                return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings));
             }
         }
         if attempts == 0 {
-            let mut failure = Failure::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
+            let mut failure = ApiError::new(409, "AlreadyExists", format!("{} {name:?} already exists", served.full_name()));
             failure.details.name = name;
             failure.details.group.clone_from(&kind.group);
             failure.details.kind.clone_from(&kind.plural);
@@ -89,12 +89,17 @@ pub(crate) async fn create_received(
 
 /// Passes a new object through the admission chain. It has its name and its unique id, which mutating webhooks do not get if they are
 /// generated.
-async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_generated: bool) -> Result<(Value, Vec<String>), Failure> {
+async fn admit_new(
+    writer: &Writer<'_>,
+    chain: &AdmissionChain<'_>,
+    mut named: Value,
+    is_generated: bool,
+) -> Result<(Value, Vec<String>), ApiError> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, uid) = (text(&named["metadata"]["namespace"]), text(&named["metadata"]["uid"]));
     let mut writer = writer.clone();
     let mut warnings = Vec::new();
-    if gate.may_mutate() {
+    if chain.may_mutate() {
         let given_name = named["metadata"]["name"].clone();
         // Webhooks get an invalid object as sent: they may fix it.
         let mut shown = writer.create(named.clone(), &uid).map_or_else(|_| named.clone(), |(shown, _)| shown);
@@ -107,8 +112,9 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
             }
         }
         let name = if is_generated { String::new() } else { text(&given_name) };
-        let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
-        let (changed, more) = gate.mutate(passage).await?;
+        let request =
+            AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&shown), old: None };
+        let (changed, more) = chain.mutate(request).await?;
         warnings.extend(more);
         if let Some(changed) = changed {
             named = writer.readmit(changed)?;
@@ -127,34 +133,39 @@ async fn admit_new(writer: &Writer<'_>, gate: &Gate<'_>, mut named: Value, is_ge
     warnings.extend(more);
     let name = text(&new["metadata"]["name"]);
     // Updates and applies may also create.
-    gate.check_creation(&namespace, &name)?;
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
-    warnings.extend(gate.validate(passage).await.map_err(|failure| failure.after(&warnings))?);
+    chain.check_creation(&namespace, &name)?;
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&new), old: None };
+    warnings.extend(chain.validate(request).await.map_err(|failure| failure.after(&warnings))?);
     Ok((new, warnings))
 }
 
 /// Answers a request to replace an object, or its subresource.
-pub(crate) async fn update(api: &Api, served: &Arc<Served>, call: &Call, subresource: &str) -> Result<Reply, Failure> {
-    let options = Options::read(&call.query, "UpdateOptions")?;
-    let manager = call.manager(options.field_manager.as_deref());
+pub(crate) async fn update(api: &Api, served: &Arc<ServedKind>, context: &RequestContext, subresource: &str) -> Result<Reply, ApiError> {
+    let options = Options::read(&context.query, "UpdateOptions")?;
+    let manager = context.manager(options.field_manager.as_deref());
     let writer = Writer { served, subresource, options: &options, manager: &manager, now: api.now(), is_patch: false };
-    let body = read_body(served, call)?;
+    let body = read_body(served, context)?;
     if subresource == "scale" {
-        return write_scale(api, &writer, call, &body.remarks, &|_| Ok(body.value.clone())).await;
+        return write_scale(api, &writer, context, &body.remarks, &|_| Ok(body.value.clone())).await;
     }
     let mut value = body.value;
     let warnings = writer.receive(&mut value, &body.remarks)?;
-    place_body(served, call, &mut value, true)?;
-    if api.read(&served.resource, &key(call)).is_none() && subresource.is_empty() && is_created_by_put(served) {
-        let gate = Gate::new(api, served, "", call.by(&options));
+    check_against_path(served, context, &mut value, true)?;
+    if api.read(&served.resource, &key(context)).is_none() && subresource.is_empty() && is_created_by_put(served) {
+        let chain = AdmissionChain::new(api, served, "", context.requester(&options));
         if value["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
             let text = "Precondition failed: the object with this uid is not there";
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text));
+            return Err(ApiError::conflict(
+                &served.kind.group,
+                &served.kind.plural,
+                context.resource_path.name.as_deref().unwrap_or_default(),
+                text,
+            ));
         }
         // A given revision is ignored if the object does not exist.
         value["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
-        let (value, more) = create_received(api, &writer, &gate, value).await.map_err(|failure| failure.after(&warnings))?;
-        return Ok(reading::shape(served, call, value)?.with_code(201).with_warnings([warnings, more].concat()));
+        let (value, more) = create_received(api, &writer, &chain, value).await.map_err(|failure| failure.after(&warnings))?;
+        return Ok(reading::shape(served, context, value)?.with_code(201).with_warnings([warnings, more].concat()));
     }
     let change = |old: &Value| {
         let mut new = value.clone();
@@ -164,12 +175,12 @@ pub(crate) async fn update(api: &Api, served: &Arc<Served>, call: &Call, subreso
         }
         writer.draft(old, new).map(|draft| (draft, Vec::new()))
     };
-    let (value, more) = write(api, &writer, call, change).await.map_err(|failure| failure.after(&warnings))?;
-    Ok(reading::shape(served, call, value)?.with_warnings([warnings, more].concat()))
+    let (value, more) = write(api, &writer, context, change).await.map_err(|failure| failure.after(&warnings))?;
+    Ok(reading::shape(served, context, value)?.with_warnings([warnings, more].concat()))
 }
 
 /// Tells whether an update of a missing object creates it.
-fn is_created_by_put(served: &Served) -> bool {
+fn is_created_by_put(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "Lease",
         "Event",
@@ -192,16 +203,16 @@ fn is_created_by_put(served: &Served) -> bool {
 pub(crate) async fn write(
     api: &Api,
     writer: &Writer<'_>,
-    call: &Call,
-    change: impl Fn(&Value) -> Result<(Draft, Vec<String>), Failure>,
-) -> Result<(Value, Vec<String>), Failure> {
+    context: &RequestContext,
+    change: impl Fn(&Value) -> Result<(Draft, Vec<String>), ApiError>,
+) -> Result<(Value, Vec<String>), ApiError> {
     let served = writer.served;
-    let gate = Gate::new(api, served, writer.subresource, call.by(writer.options));
+    let chain = AdmissionChain::new(api, served, writer.subresource, context.requester(writer.options));
     for _ in 0..ATTEMPTS {
-        let stored = existing(api, served, call)?;
-        let old = conversion::see(api, served, &stored).await?;
+        let stored = existing(api, served, context)?;
+        let old = conversion::to_requested_version(api, served, &stored).await?;
         let (draft, mut warnings) = change(&old)?;
-        let (decision, more) = admit_changed(writer, &gate, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
+        let (decision, more) = admit_changed(writer, &chain, &old, draft).await.map_err(|failure| failure.after(&warnings))?;
         warnings.extend(more);
         let (decision, last) = match decision {
             Decision::Unchanged => return Ok(((*old).clone(), warnings)),
@@ -211,23 +222,28 @@ pub(crate) async fn write(
             }
             Decision::Store(value) => {
                 check_size(&value)?;
-                (Decision::Store(conversion::store(api, served, value).await?), None)
+                (Decision::Store(conversion::to_storage_version(api, served, value).await?), None)
             }
             Decision::Remove(value) => (Decision::Remove(value.clone()), Some(value)),
         };
         match api.commit(served, Some(&stored), decision) {
-            Ok(Some(stored)) => return Ok(((*conversion::see(api, served, &stored).await?).clone(), warnings)),
+            Ok(Some(stored)) => return Ok(((*conversion::to_requested_version(api, served, &stored).await?).clone(), warnings)),
             Ok(None) => return Ok((last.unwrap_or_default(), warnings)),
             Err(_) => {}
         }
     }
     let text = "the object has been modified; please apply your changes to the latest version and try again";
-    Err(Failure::conflict(&served.kind.group, &served.kind.plural, call.place.name.as_deref().unwrap_or_default(), text))
+    Err(ApiError::conflict(&served.kind.group, &served.kind.plural, context.resource_path.name.as_deref().unwrap_or_default(), text))
 }
 
 /// Passes a changed object through the admission chain.
-async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft: Draft) -> Result<(Decision, Vec<String>), Failure> {
-    if !gate.is_guarded() {
+async fn admit_changed(
+    writer: &Writer<'_>,
+    chain: &AdmissionChain<'_>,
+    old: &Value,
+    draft: Draft,
+) -> Result<(Decision, Vec<String>), ApiError> {
+    if !chain.has_webhooks() {
         return writer.settle(old, draft);
     }
     let (namespace, name) = crate::storage::resource::key_of(old);
@@ -235,8 +251,9 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
     let shown_as = |value: &Value| if writer.subresource == "scale" { scale(value) } else { value.clone() };
     let seen = writer.present(old, &draft);
     let (shown, shown_old) = (shown_as(&seen), shown_as(old));
-    let passage = Passage { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
-    let (changed, mut warnings) = gate.mutate(passage).await?;
+    let request =
+        AdmissionRequest { operation: Operation::Update, name: &name, namespace: &namespace, object: Some(&shown), old: Some(&shown_old) };
+    let (changed, mut warnings) = chain.mutate(request).await?;
     let draft = match changed {
         None => draft,
         Some(changed) if writer.subresource == "scale" => rescaled(writer, draft, &changed),
@@ -248,7 +265,7 @@ async fn admit_changed(writer: &Writer<'_>, gate: &Gate<'_>, old: &Value, draft:
         Decision::Unchanged => old,
         Decision::Store(value) | Decision::Remove(value) => value,
     };
-    let validated = gate.validate(Passage { object: Some(&shown_as(after)), ..passage }).await;
+    let validated = chain.validate(AdmissionRequest { object: Some(&shown_as(after)), ..request }).await;
     warnings.extend(validated.map_err(|failure| failure.after(&warnings))?);
     Ok((decision, warnings))
 }
@@ -268,13 +285,13 @@ fn rescaled(writer: &Writer<'_>, mut draft: Draft, scale: &Value) -> Draft {
 pub(crate) async fn write_scale(
     api: &Api,
     writer: &Writer<'_>,
-    call: &Call,
+    context: &RequestContext,
     remarks: &[String],
-    change: &(dyn Fn(&Value) -> Result<Value, Failure> + Sync),
-) -> Result<Reply, Failure> {
+    change: &(dyn Fn(&Value) -> Result<Value, ApiError> + Sync),
+) -> Result<Reply, ApiError> {
     let served = writer.served;
     let Some(paths) = served.kind.scale.clone() else { return not_served_here() };
-    let scales = Served::of(versioning::scales());
+    let scales = ServedKind::of(versioning::scales());
     let reader = Writer { served: &scales, ..writer.clone() };
     let decide = |old: &Value| {
         let scale = versioning::scale_of(served, old).unwrap_or_else(
@@ -283,51 +300,51 @@ pub(crate) async fn write_scale(
         let mut changed = change(&scale)?;
         let refused = |failure| if writer.is_patch { rules::no_object(failure) } else { failure };
         let warnings = reader.receive(&mut changed, remarks).map_err(refused)?;
-        place_body(served, call, &mut changed, true)?;
+        check_against_path(served, context, &mut changed, true)?;
         let replicas = changed["spec"]["replicas"].as_i64().unwrap_or_default();
         if replicas < 0 {
             let text = format!("Invalid value: {replicas}: should be a non-negative integer");
-            let name = call.place.name.as_deref().unwrap_or_default();
+            let name = context.resource_path.name.as_deref().unwrap_or_default();
             // For a built-in kind the error is in the scale, for others in the object.
             let (group, kind, field) = if served.kind.is_custom() {
                 (served.kind.group.as_str(), served.kind.kind.as_str(), paths.spec_replicas.as_str())
             } else {
                 ("autoscaling", "Scale", "spec.replicas")
             };
-            return Err(Failure::invalid(group, kind, name, vec![Cause::new("FieldValueInvalid", field, text)]));
+            return Err(ApiError::invalid(group, kind, name, vec![FieldError::new("FieldValueInvalid", field, text)]));
         }
         let mut new = old.clone();
         versioning::set_at(&mut new, &paths.spec_replicas, json!(replicas));
         let sent = &changed["metadata"]["uid"];
         if sent.is_string() && *sent != old["metadata"]["uid"] {
             let text = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {}", old["metadata"]["uid"]);
-            return Err(Failure::conflict(&served.kind.group, &served.kind.plural, &key(call).1, &text));
+            return Err(ApiError::conflict(&served.kind.group, &served.kind.plural, &key(context).1, &text));
         }
         if let Some(sent) = changed["metadata"]["resourceVersion"].as_str().filter(|sent| !sent.is_empty()) {
             new["metadata"]["resourceVersion"] = json!(sent);
         }
         writer.draft(old, new).map(|draft| (draft, warnings))
     };
-    let (value, warnings) = write(api, writer, call, decide).await?;
+    let (value, warnings) = write(api, writer, context, decide).await?;
     Ok(scale_answer(served, &value)?.with_warnings(warnings))
 }
 
 /// Answers a request to bind a pod to a node.
-pub(crate) async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Reply, Failure> {
+pub(crate) async fn bind(api: &Api, served: &ServedKind, context: &RequestContext) -> Result<Reply, ApiError> {
     let options = Options::default();
-    let binding = read_body(served, call)?.value;
-    check_name(call, &binding)?;
-    let stored = existing(api, served, call)?;
-    let gate = Gate::new(api, served, "binding", call.by(&options));
-    let (namespace, name) = key(call);
-    let passage = Passage { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
-    let (changed, _) = gate.mutate(passage).await?;
+    let binding = read_body(served, context)?.value;
+    check_name(context, &binding)?;
+    let stored = existing(api, served, context)?;
+    let chain = AdmissionChain::new(api, served, "binding", context.requester(&options));
+    let (namespace, name) = key(context);
+    let request = AdmissionRequest { operation: Operation::Create, name: &name, namespace: &namespace, object: Some(&binding), old: None };
+    let (changed, _) = chain.mutate(request).await?;
     let binding = changed.unwrap_or_else(|| binding.clone());
-    gate.validate(Passage { object: Some(&binding), ..passage }).await?;
+    chain.validate(AdmissionRequest { object: Some(&binding), ..request }).await?;
     let Some(node) = binding["target"]["name"].as_str().filter(|node| !node.is_empty()) else {
-        return Err(Failure::new(500, "", "target.name: Required value"));
+        return Err(ApiError::new(500, "", "target.name: Required value"));
     };
-    let conflict = |why: &str| Failure::conflict("", "pods/binding", &name, why);
+    let conflict = |why: &str| ApiError::conflict("", "pods/binding", &name, why);
     if let Some(present) = stored.value["spec"]["nodeName"].as_str().filter(|present| !present.is_empty()) {
         return Err(conflict(&format!("pod {name} is already assigned to node {present:?}")));
     }
@@ -342,16 +359,16 @@ pub(crate) async fn bind(api: &Api, served: &Served, call: &Call) -> Result<Repl
     Ok(Reply::created())
 }
 
-fn check_size(value: &Value) -> Result<(), Failure> {
+fn check_size(value: &Value) -> Result<(), ApiError> {
     if serde_json::to_vec(value).is_ok_and(|text| text.len() > MAX_OBJECT) {
-        return Err(Failure::new(500, "", "etcdserver: request is too large"));
+        return Err(ApiError::new(500, "", "etcdserver: request is too large"));
     }
     Ok(())
 }
 
 /// Checks that the namespace of a new object exists and is not being deleted, and so does its definition.
-fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Result<(), Failure> {
-    if served.is_leaving {
+fn check_place(api: &Api, served: &ServedKind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    if served.is_terminating {
         return Err(rules::forbidden(served, name, "create not allowed while custom resource definition is terminating"));
     }
     if namespace.is_empty() {
@@ -359,7 +376,7 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     }
     let namespaces = crate::storage::resource::Resource { group: String::new(), plural: "namespaces".to_owned() };
     let Some(found) = api.read(&namespaces, &(String::new(), namespace.to_owned())) else {
-        return Err(Failure::not_found("", "namespaces", namespace));
+        return Err(ApiError::not_found("", "namespaces", namespace));
     };
     if !found.value["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
@@ -367,6 +384,6 @@ fn check_place(api: &Api, served: &Served, namespace: &str, name: &str) -> Resul
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
     let mut failure = rules::forbidden(served, name, &why);
     let text = format!("namespace {namespace} is being terminated");
-    failure.details.causes.push(Cause::new("NamespaceTerminating", "metadata.namespace", text));
+    failure.details.causes.push(FieldError::new("NamespaceTerminating", "metadata.namespace", text));
     Err(failure)
 }

@@ -64,9 +64,9 @@ pub(crate) struct Step {
     /// The accepted media type, or the name of a form.
     #[serde(default)]
     pub(crate) accept: Option<String>,
-    /// The user, if it is not the administrator: `guest`, `nobody`, `stranger`.
+    /// The user, if it is not the administrator: `guest`, `anonymous`, `unknown-token`.
     #[serde(default)]
-    pub(crate) who: Option<String>,
+    pub(crate) user: Option<String>,
     /// Further headers.
     #[serde(default)]
     pub(crate) headers: Vec<(String, String)>,
@@ -81,7 +81,7 @@ pub(crate) struct Step {
     pub(crate) open: Option<String>,
     /// Reads from an open stream: the number of expected lines.
     #[serde(default)]
-    pub(crate) look: Option<Look>,
+    pub(crate) read: Option<StreamRead>,
     /// Compares only these parts of the answer's body.
     #[serde(default)]
     pub(crate) only: Option<Vec<String>>,
@@ -93,7 +93,7 @@ pub(crate) struct Step {
 /// A read from an open stream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Look {
+pub(crate) struct StreamRead {
     /// The name of the stream.
     pub(crate) at: String,
     /// The number of expected lines; `None` means all until the end.
@@ -111,7 +111,7 @@ impl Case {
                 step.with.iter().flatten().for_each(|(pointer, value)| *part(&mut body, pointer) = value.clone());
                 step.body = Some(body);
             }
-            if step.look.is_none() {
+            if step.read.is_none() {
                 step.ask = step.ask.take().or_else(|| self.ask.clone());
                 step.only = step.only.take().or_else(|| self.only.clone());
             }

@@ -9,7 +9,7 @@ use kopfd_apiserver::auth::access::{Authentication, User};
 use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::Clock;
 
-use super::play::{Server, Who};
+use super::run::{RequestUser, Server};
 
 /// The server under test, in this process.
 pub(crate) struct Embedded(ApiServer);
@@ -27,12 +27,12 @@ impl Embedded {
 }
 
 impl Server for Embedded {
-    async fn send(&self, who: Who, mut request: Request<Bytes>) -> Response<Body> {
-        let token = match who {
-            Who::Administrator => Some("Bearer administrator"),
-            Who::Guest => Some("Bearer guest"),
-            Who::Stranger => Some("Bearer unknown"),
-            Who::Nobody => None,
+    async fn send(&self, user: RequestUser, mut request: Request<Bytes>) -> Response<Body> {
+        let token = match user {
+            RequestUser::Administrator => Some("Bearer administrator"),
+            RequestUser::Guest => Some("Bearer guest"),
+            RequestUser::UnknownToken => Some("Bearer unknown"),
+            RequestUser::Anonymous => None,
         };
         if let Some(token) = token {
             request.headers_mut().insert(header::AUTHORIZATION, token.parse().expect("a header"));

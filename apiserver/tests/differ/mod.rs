@@ -7,4 +7,4 @@ pub(crate) mod answers;
 pub(crate) mod case;
 pub(crate) mod embedded;
 mod normal;
-pub(crate) mod play;
+pub(crate) mod run;

@@ -8,13 +8,13 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::differ::embedded::Embedded;
-use crate::differ::play::{Server as _, Who};
+use crate::differ::run::{RequestUser, Server as _};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
     let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
-    let answer = server.send(Who::Administrator, request).await;
+    let answer = server.send(RequestUser::Administrator, request).await;
     let status = answer.status().as_u16();
     (status, serde_json::from_slice(&answer.into_body().collect().await.unwrap().to_bytes()).unwrap())
 }
@@ -24,7 +24,7 @@ async fn apply(server: &Embedded, path: &str, body: Value) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_may_be_applied_to_without_its_name() {
+async fn an_existing_object_can_be_applied_without_its_name() {
     let server = Embedded::new();
     let path = format!("{PATH}/there?fieldManager=m");
     let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}});
@@ -36,7 +36,7 @@ async fn what_is_there_may_be_applied_to_without_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_kubectl_applied_on_its_side_is_noted_when_it_applies_on_the_servers() {
+async fn client_side_applied_fields_are_migrated_by_a_server_side_apply() {
     let server = Embedded::new();
     let note = "kubectl.kubernetes.io/last-applied-configuration";
     let body = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "moved"}, "data": {"a": value}});

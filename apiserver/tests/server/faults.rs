@@ -163,7 +163,7 @@ async fn delays_are_those_of_the_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_end_when_their_time_has_come() {
+async fn requests_end_at_their_timeout() {
     let server = Server::new();
     let named = |name: &str| json!({"metadata": {"name": name}});
     server.fault(json!({"verb": "create"}), json!({"delay": {"ms": 90_000}}));
@@ -201,7 +201,7 @@ async fn every_answer_has_the_id_of_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_dropped_and_goes_on_from_its_last_revision() {
+async fn a_dropped_watch_continues_from_its_last_revision() {
     let server = Server::new();
     for name in ["a", "b", "c"] {
         server.create(name).await;
@@ -223,7 +223,7 @@ async fn a_watch_is_dropped_and_goes_on_from_its_last_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_told_that_its_history_is_gone() {
+async fn a_watch_ends_with_an_expired_event() {
     let server = Server::new();
     server.fault(json!({"userAgent": "test*"}), json!({"watchExpire": {"how": "http"}}));
     assert_eq!(server.watch("").await.status, 410);
@@ -288,7 +288,7 @@ async fn reads_are_stale_and_writes_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_else_writes_first() {
+async fn a_conflicting_write_comes_first() {
     let server = Server::new();
     let created = server.create("a").await.value;
     server.fault(json!({"userAgent": "test/*"}), json!({"conflict": {"times": 1}}));
@@ -357,7 +357,7 @@ async fn requests_are_on_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_control_takes_rules_and_tells_what_became_of_them() {
+async fn the_control_api_accepts_rules_and_lists_their_firings() {
     let server = Server::new();
     let rule = json!({"match": {"verb": "list"}, "times": 1, "action": {"status": {"code": 500}}});
     let id = server.ask("POST", "/_dev/faults", rule).await.value["id"].clone();
@@ -418,7 +418,7 @@ async fn a_restart_ends_watches_and_may_reset_revisions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_go_an_hour_after_they_were_written_last() {
+async fn events_expire_an_hour_after_their_last_write() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
     let latency = Latency { events: Some(Latency::EVENTS), ..Latency::default() };
     let server = Server(ApiServer::new(Settings { seed: Some(1), latency, ..Settings::default() }, clock));

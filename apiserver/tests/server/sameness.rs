@@ -6,12 +6,12 @@ mod differences;
 use crate::differ::answers;
 use crate::differ::case::{self, Case};
 use crate::differ::embedded::Embedded;
-use crate::differ::play::play;
+use crate::differ::run::run;
 use compare::{Verdicts, compare};
 use differences::DIFFERENCES;
 
 #[test]
-fn every_reason_stands_in_the_documents() {
+fn every_reason_is_in_the_documentation() {
     let page = include_str!("../../../docs/apiserver-differences.md");
     for difference in DIFFERENCES {
         assert!(page.contains(&format!("\n* {}\n", difference.reason)), "{}", difference.reason);
@@ -34,7 +34,7 @@ async fn answers_are_those_of_a_real_server() {
         let recorded = answers::read(&topic);
         let is_chosen = |case: &&Case| chosen.split('|').any(|words| format!("{topic}: {}", case.name).contains(words));
         for case in cases.iter().filter(is_chosen) {
-            let ours = play(&Embedded::new(), case).await;
+            let ours = run(&Embedded::new(), case).await;
             match recorded.get(&case.name) {
                 Some(real) => compare(&mut verdicts, case, real, &ours),
                 None => verdicts.complain(&format!("{topic}: {}: no answers were recorded", case.name)),

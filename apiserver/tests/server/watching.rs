@@ -9,21 +9,21 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::differ::embedded::Embedded;
-use crate::differ::play::{Server as _, Who};
+use crate::differ::run::{RequestUser, Server as _};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn send(server: &Embedded, method: &str, path: &str, media: &str, body: Value) -> Value {
     let request = Request::builder().method(method).uri(path).header("content-type", media).body(Bytes::from(body.to_string())).unwrap();
-    let answer = server.send(Who::Administrator, request).await.into_body().collect().await.unwrap().to_bytes();
+    let answer = server.send(RequestUser::Administrator, request).await.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&answer).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_of_what_comes_changes_and_goes() {
+async fn a_watch_sends_creations_changes_and_deletions() {
     let server = Embedded::new();
     let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=60&labelSelector=a%3Db&allowWatchBookmarks=true"));
-    let mut lines = server.send(Who::Administrator, request.body(Bytes::new()).unwrap()).await.into_body().into_data_stream();
+    let mut lines = server.send(RequestUser::Administrator, request.body(Bytes::new()).unwrap()).await.into_body().into_data_stream();
     let body = |labels: Value| json!({"metadata": {"name": "x", "labels": labels}});
     let (merge, one) = ("application/merge-patch+json", format!("{PATH}/x"));
     send(&server, "POST", PATH, "application/json", body(json!({"a": "b"}))).await;
@@ -47,6 +47,6 @@ async fn a_watch_with_a_negative_time_ends_at_once() {
     let server = Embedded::new();
     let begun_at = tokio::time::Instant::now();
     let request = Request::get(format!("{PATH}?watch=true&timeoutSeconds=-1&resourceVersion=1")).body(Bytes::new()).unwrap();
-    server.send(Who::Administrator, request).await.into_body().collect().await.unwrap();
+    server.send(RequestUser::Administrator, request).await.into_body().collect().await.unwrap();
     assert_eq!(begun_at.elapsed(), std::time::Duration::ZERO);
 }

@@ -317,7 +317,7 @@ async fn a_fault_lets_the_call_of_a_webhook_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_does_not_wait_for_a_webhook_longer_than_it_says() {
+async fn a_request_waits_for_a_webhook_at_most_until_its_timeout() {
     let world = World::new(|_, _| allowed()).await;
     world.guard("Validating", "v.ex.dev", json!({"timeoutSeconds": 30})).await;
     let hanging = json!({"action": {"webhookFail": {"kind": "timeout"}}});
@@ -351,7 +351,7 @@ async fn the_controllers_pass_the_webhooks_and_try_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn webhooks_are_told_the_options_of_a_deletion_and_of_evictions_alone() {
+async fn webhooks_get_the_options_of_deletions_and_evictions() {
     let world = World::new(|_, _| allowed()).await;
     let everything = json!({"rules": [{"operations": ["*"], "apiGroups": ["", "ex.dev"], "apiVersions": ["*"], "resources": ["pods", "pods/*", "widgets"]}]});
     world.guard("Validating", "v.ex.dev", everything).await;
@@ -469,7 +469,7 @@ fn colored(name: &str, version: &str, spec: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conversion_webhook_stands_between_the_versions() {
+async fn a_conversion_webhook_converts_between_versions() {
     let world = converting(|_| false).await;
     world.send("POST", WIDGETS, colored("a", "v1", json!({"color": "red"}))).await;
     assert_eq!(world.questions.lock().len(), 0);
@@ -488,7 +488,7 @@ async fn a_conversion_webhook_stands_between_the_versions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_told_of_converted_objects() {
+async fn watches_send_converted_objects() {
     let world = converting(|object| object["metadata"]["name"] == "bad").await;
     world.send("POST", WIDGETS, colored("a", "v1", json!({"color": "red"}))).await;
     let request = Request::get(format!("{CONVERTED}?watch=true&timeoutSeconds=60")).body(Bytes::new()).unwrap();
@@ -525,7 +525,7 @@ async fn a_conversion_that_fails_fails_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_is_seen_in_the_version_of_the_request() {
+async fn terminating_objects_are_returned_in_the_requested_version() {
     let world = converting(|_| false).await;
     let mut held = colored("a", "v1", json!({"color": "red"}));
     held["metadata"]["finalizers"] = json!(["ex.dev/f"]);

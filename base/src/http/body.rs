@@ -29,7 +29,7 @@ pub enum BodyError {
     #[error("the body is too large")]
     TooLarge(Rest),
     /// It did not arrive in time.
-    #[error("the body did not come in time")]
+    #[error("the body did not arrive in time")]
     Timeout,
     /// The connection broke, or the client does not speak HTTP.
     #[error("the body cannot be read: {0}")]

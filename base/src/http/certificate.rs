@@ -22,7 +22,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// It cannot be created.
-    #[error("cannot make the certificate")]
+    #[error("cannot create the certificate")]
     Make(#[source] rcgen::Error),
     /// The certificate or the key is not PEM.
     #[error("cannot read the certificate or its key")]

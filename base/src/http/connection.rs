@@ -86,7 +86,7 @@ impl Connections {
         drop(closing);
         let idle = others.into_iter().filter_map(|activity| Some((activity.idle_since()?, activity)));
         if let Some((_, activity)) = idle.min_by_key(|(since, _)| *since) {
-            activity.closing.request("room for others");
+            activity.closing.request("closed in favour of newer connections");
         }
     }
 

@@ -94,7 +94,7 @@ fn certificate() -> (Authority, Certificate) {
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_others() {
+async fn idle_connections_are_closed_in_favour_of_others() {
     let server = Server::start(Limits { connections: 3, ..Limits::default() }, None).await;
     let mut open = Vec::new();
     for number in 0..12 {
@@ -136,7 +136,7 @@ async fn connections_with_requests_are_not_closed_for_others() {
 }
 
 #[tokio::test]
-async fn silent_slow_and_idle_clients_are_left() {
+async fn silent_slow_and_idle_connections_are_closed() {
     let short = Duration::from_millis(100);
     let limits = Limits { head_timeout: short, idle_timeout: short, ..Limits::default() };
     let server = Server::start(limits, None).await;
@@ -233,7 +233,7 @@ async fn files_of_a_certificate_are_followed() {
 }
 
 #[tokio::test]
-async fn certificates_of_clients_are_verified_and_told() {
+async fn certificates_of_clients_are_verified_and_passed_on() {
     let (server_authority, certificate) = certificate();
     let client_authority = Authority::make("clients", Validity::unlimited()).unwrap();
     let tls = ServerTls::with_client_authorities(&certificate, Some(&client_authority.pem())).unwrap();

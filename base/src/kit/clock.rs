@@ -29,7 +29,7 @@ impl Clock {
     }
 
     /// Returns the current time.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the machine")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn now(&self) -> Timestamp {
         match self.source {
             Source::System => Timestamp::now(),

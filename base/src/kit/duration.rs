@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_has_a_reason() {
+    fn invalid_durations_have_a_reason() {
         let wrong = [
             ("", ParseError::Empty),
             ("5", ParseError::NoUnit),

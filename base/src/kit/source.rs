@@ -15,7 +15,7 @@ pub struct SourcePosition {
 
 /// A part of a line; the file is known from the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spot {
+pub struct SourceSpan {
     /// The line.
     pub line: usize,
     /// The column.

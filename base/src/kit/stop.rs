@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_hears_its_parent_but_not_the_other_way_round() {
+    fn a_stop_reaches_children_but_not_the_parent() {
         let parent = Stop::new();
         let (one, other) = (parent.child(), parent.child());
         one.request("only me");

@@ -1,13 +1,13 @@
 //! Suggestions of known words for misspelt ones.
 
 /// Longer words are not compared: the time grows with the product of the lengths.
-const LONGEST: usize = 64;
+const MAX_LENGTH: usize = 64;
 
 /// Returns the nearest known word, if it is near enough to be meant. Words that begin with it count as near.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = squash(word);
     let length = wanted.chars().count();
-    if length > LONGEST {
+    if length > MAX_LENGTH {
         return None;
     }
     let allowed = match length {
@@ -20,7 +20,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         let is_cut = length >= 3 && candidate.len() > wanted.len() && candidate.starts_with(&wanted);
         if is_cut { 1 } else { strsim::osa_distance(&wanted, &candidate) }
     };
-    let short = known.into_iter().filter(|candidate| candidate.chars().count() <= LONGEST);
+    let short = known.into_iter().filter(|candidate| candidate.chars().count() <= MAX_LENGTH);
     let near = short.map(|candidate| (distance(candidate), candidate));
     let (_, found) = near.filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count()).min()?;
     Some(found)
@@ -36,7 +36,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn slips_are_recognised_and_other_words_are_not() {
+    fn misspellings_are_recognised_and_other_words_are_not() {
         assert_eq!(nearest("nmae", ["name", "namespace", "uid"]), Some("name"));
         assert_eq!(nearest("inof", ["info", "error"]), Some("info"));
         assert_eq!(nearest("retires", ["retry", "retries"]), Some("retries"));

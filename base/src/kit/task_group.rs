@@ -71,7 +71,7 @@ mod tests {
     use crate::kit::tasks::tests::logged;
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_settle_can_be_abandoned() {
+    async fn unfinished_tasks_can_be_abandoned() {
         let group = TaskGroup::default();
         group.spawn(String::new, async {});
         group.spawn(String::new, std::future::pending());

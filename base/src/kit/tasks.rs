@@ -153,7 +153,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_end_in_time_is_cancelled_and_named() {
+    async fn unfinished_tasks_are_cancelled_and_named() {
         let mut tasks = Tasks::default();
         tasks.spawn("quick", async {});
         tasks.spawn("hung", std::future::pending());
@@ -162,7 +162,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_as_text() {
+    async fn a_panic_is_reported_as_text() {
         let mut tasks: Tasks<()> = Tasks::default();
         tasks.spawn("broken", async { panic!("no way") });
         let ended = tasks.next_ended().await.unwrap();

@@ -68,7 +68,7 @@ impl AppliedObjects {
     fn missing_namespaces(&self, objects: &[Value]) -> Vec<Value> {
         let namespaces = objects.iter().filter_map(|object| object.pointer("/metadata/namespace")?.as_str());
         let is_given = |name: &str| objects.iter().any(|object| key(object) == key(&namespace(name)));
-        let is_there = |name: &str| admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|meant| meant.stored.is_some());
+        let is_there = |name: &str| admin_client::find(&self.api, "namespaces", name, None).is_ok_and(|object| object.stored.is_some());
         let missing: BTreeSet<&str> = namespaces.filter(|name| !name.is_empty() && !is_given(name) && !is_there(name)).collect();
         for name in &missing {
             info!(target: "kopfd", "The namespace {name} does not exist. It is created.");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
 
@@ -86,7 +86,7 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     let _ = writeln!(text, "Run it again: {}\n", rerun_command(outcome, report));
 }
 
-fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) -> String {
+fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<SourceSpan>) -> String {
     let Some(spot) = spot else {
         let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         return format!("error: {problem}{hint}\n\n");
@@ -94,7 +94,7 @@ fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<Spot>) ->
     diagnostics::render(&[diagnostic(scenario, spot, problem.text.clone(), problem.hint.clone())])
 }
 
-fn diagnostic(scenario: &Scenario, spot: Spot, message: String, hint: Option<String>) -> Diagnostic {
+fn diagnostic(scenario: &Scenario, spot: SourceSpan, message: String, hint: Option<String>) -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
         message,

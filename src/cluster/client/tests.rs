@@ -59,7 +59,7 @@ async fn mistakes_of_types_are_final_though_the_server_calls_them_internal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_not_happen_twice_is_repeated_only_if_the_server_did_nothing() {
+async fn requests_that_are_not_idempotent_are_repeated_only_if_they_were_not_executed() {
     let create = Request::new(Method::POST, "/api").repeated(Repeat::Unreached);
     assert_eq!(outcome(&failing(&[0, 429]), create.clone()).await, (Some(200), 3, 2));
     assert_eq!(outcome(&failing(&[1]), create.clone()).await, (None, 1, 0));

@@ -11,14 +11,14 @@ use super::super::partial_metadata::PartialMetadata;
 pub(super) struct Known {
     /// Uid, namespace, name, and, for objects without a uid, the time of creation, separated by zero bytes; with the list in which the
     /// object was last seen.
-    objects: HashMap<Box<str>, Sight>,
+    objects: HashMap<Box<str>, LastSeen>,
     listing: u32,
     key: String,
 }
 
 /// When an object was seen last.
 #[derive(Debug, Clone, Copy)]
-struct Sight {
+struct LastSeen {
     listing: u32,
     /// Its version then; zero if it is not a number.
     version: u64,
@@ -40,11 +40,11 @@ impl Known {
     pub(super) fn remember(&mut self, head: &PartialMetadata<'_>) {
         self.set_key(head);
         let version = head.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
-        let sight = Sight { listing: self.listing, version };
+        let last_seen = LastSeen { listing: self.listing, version };
         match self.objects.get_mut(self.key.as_str()) {
-            Some(known) => *known = sight,
+            Some(known) => *known = last_seen,
             None => {
-                self.objects.insert(self.key.as_str().into(), sight);
+                self.objects.insert(self.key.as_str().into(), last_seen);
             }
         }
     }
@@ -69,9 +69,9 @@ impl Known {
     /// Returns the objects that were not seen since the list began. They stay known until forgotten, so that an interrupted report is
     /// repeated.
     pub(super) fn end_listing(&mut self) -> Vec<Identity> {
-        let is_old = |sight: &Sight| sight.listing != self.listing;
+        let is_old = |last_seen: &LastSeen| last_seen.listing != self.listing;
         let mut vanished: Vec<Identity> =
-            self.objects.iter().filter(|(_, sight)| is_old(sight)).map(|(key, _)| Identity(key.clone())).collect();
+            self.objects.iter().filter(|(_, last_seen)| is_old(last_seen)).map(|(key, _)| Identity(key.clone())).collect();
         vanished.sort_by(|one, other| one.0.cmp(&other.0));
         vanished
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_listed_again_has_vanished() {
+    fn objects_missing_from_a_new_list_have_vanished() {
         let object = |name: &str| format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"u-{name}"}}}}"#);
         let mut known = Known::default();
         known.begin_listing();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_a_uid_are_told_apart_by_their_creation() {
+    fn objects_without_a_uid_are_distinguished_by_their_creation() {
         let object = |created: &str| format!(r#"{{"metadata":{{"name":"a","creationTimestamp":"{created}"}}}}"#);
         let mut known = Known::default();
         known.remember(&PartialMetadata::of(&object("1")).unwrap());

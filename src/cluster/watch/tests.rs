@@ -99,7 +99,7 @@ impl Sink for Transcript {
         self.lines.lock().push("listed".to_owned());
     }
 
-    fn troubled(&mut self, error: &Error) {
+    fn request_failed(&mut self, error: &Error) {
         self.lines.lock().push(error.status().map_or("trouble".to_owned(), |status| format!("trouble {status}")));
     }
 }
@@ -148,7 +148,7 @@ async fn a_dropped_connection_is_resumed_at_once_and_half_a_line_is_read_again()
 }
 
 #[tokio::test(start_paused = true)]
-async fn earlier_states_that_a_stream_repeats_are_left_out() {
+async fn repeated_states_of_a_stream_are_skipped() {
     let first = Stream(vec![line("ADDED", "a", 11), line("MODIFIED", "a", 12)]);
     let repeated = vec![line("ADDED", "a", 11), line("ADDED", "b", 11), line("MODIFIED", "a", 12), line("MODIFIED", "a", 13), Silence];
     let run = run(1, vec![page(10, "", &[]), first, Stream(repeated)]).await;
@@ -168,7 +168,7 @@ async fn lines_may_be_cut_anywhere_and_the_last_may_lack_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_place_leads_to_a_list_that_tells_of_vanished_objects() {
+async fn an_expired_watch_is_followed_by_a_list_that_reports_vanished_objects() {
     for loss in [Stream(vec![status_line(410)]), Status(410, "")] {
         let replies = vec![page(10, "", &["a", "b"]), loss, page(20, "", &["b", "c"])];
         let run = run(1, replies).await;
@@ -201,7 +201,7 @@ async fn a_forbidden_or_missing_resource_is_reported_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_left_alone_as_long_as_it_asks() {
+async fn a_busy_server_is_not_asked_before_its_retry_time() {
     for status in [429, 503] {
         let began = Instant::now();
         let replies = vec![page(10, "", &[]), Status(status, "30"), page(10, "", &[]), Stream(vec![line("ADDED", "a", 11), Pause(1000)])];
@@ -213,7 +213,7 @@ async fn a_busy_server_is_left_alone_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_the_watch_goes_on_if_the_server_is_still_the_same() {
+async fn after_an_outage_the_watch_continues_on_the_same_server() {
     let replies = vec![
         page(10, "", &["a"]),
         Stream(vec![Break]),
@@ -246,7 +246,7 @@ async fn a_bookmark_or_a_refusal_may_also_show_that_the_server_was_set_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_left_and_asked_where_it_is() {
+async fn a_silent_watch_is_reopened() {
     let replies = vec![
         page(10, "", &[]),
         Stream(vec![Pause(60), line("ADDED", "a", 11), Silence]),
@@ -270,14 +270,14 @@ async fn a_slow_consumer_is_not_a_silent_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_keep_ending_without_a_word_are_opened_more_slowly() {
+async fn streams_that_end_without_events_are_reopened_more_slowly() {
     let replies = std::iter::once(page(10, "", &[])).chain((0..1000).map(|_| Stream(vec![]))).collect();
     let run = run(20, replies).await;
     assert!((8..20).contains(&run.requests.len()), "{} requests", run.requests.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_that_is_lost_again_and_again_is_looked_for_more_slowly() {
+async fn a_watch_that_expires_repeatedly_is_relisted_more_slowly() {
     let replies = (0..1000).map(|number| if number % 2 == 0 { page(10, "", &[]) } else { Status(410, "") }).collect();
     let run = run(20, replies).await;
     assert!(run.requests.len() < 20, "{} requests", run.requests.len());
@@ -292,7 +292,7 @@ async fn the_settings_limit_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_line_leads_to_a_list_and_an_unknown_type_to_nothing() {
+async fn an_unreadable_line_causes_a_list_and_an_unknown_type_is_ignored() {
     let odd = Bytes("{\"type\":\"ODD\",\"object\":{}}\n".to_owned());
     let replies = vec![page(10, "", &[]), Stream(vec![odd, Bytes("nonsense\n".to_owned())]), page(11, "", &["a"])];
     assert_eq!(run(5, replies).await.seen, ["listed", "trouble", "Listed a", "listed"]);

@@ -8,21 +8,21 @@ use crate::apiserver::ApiServer;
 use crate::apiserver::faults::Rule;
 use crate::apiserver::faults::pattern::matches;
 use crate::manifest::suggest::nearest;
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 /// A resource that the server does not have.
 pub(crate) struct UnknownResource {
     /// The name as written.
     pub resource: String,
     /// The most similar name that the server has.
-    pub meant: Option<String>,
+    pub suggestion: Option<String>,
 }
 
 /// The faults that a scenario has injected.
 pub(crate) struct InjectedFaults {
     api: ApiServer,
     /// Position in the file, number on the server, and rule of each fault.
-    faults: Mutex<Vec<(Spot, u64, Rule)>>,
+    faults: Mutex<Vec<(SourceSpan, u64, Rule)>>,
 }
 
 impl InjectedFaults {
@@ -32,7 +32,7 @@ impl InjectedFaults {
     }
 
     /// Injects a fault from now on.
-    pub(crate) fn add(&self, spot: Spot, rule: Rule) {
+    pub(crate) fn add(&self, spot: SourceSpan, rule: Rule) {
         let number = self.api.add_fault(rule.clone());
         self.faults.lock().push((spot, number, rule));
     }
@@ -43,7 +43,7 @@ impl InjectedFaults {
     }
 
     /// Returns the positions of deterministic faults that never fired, with the resource if the server does not have it.
-    pub(crate) fn unfired(&self) -> Vec<(Spot, Option<UnknownResource>)> {
+    pub(crate) fn unfired(&self) -> Vec<(SourceSpan, Option<UnknownResource>)> {
         let fired: BTreeSet<u64> = self.api.faults().firings().map(|firing| firing.rule).collect();
         let faults = self.faults.lock();
         let unfired = faults.iter().filter(|(_, number, rule)| !fired.contains(number) && rule.probability >= 1.0);
@@ -59,6 +59,6 @@ pub(super) fn unknown_resource(api: &ApiServer, resource: &str) -> Option<Unknow
     if names.iter().any(|name| matches(resource, name)) {
         return None;
     }
-    let meant = nearest(resource, names.iter().map(String::as_str)).map(str::to_owned);
-    Some(UnknownResource { resource: resource.to_owned(), meant })
+    let suggestion = nearest(resource, names.iter().map(String::as_str)).map(str::to_owned);
+    Some(UnknownResource { resource: resource.to_owned(), suggestion })
 }

@@ -1,7 +1,7 @@
 //! The objects of an environment: those given by the scenario, those that ever existed, and those at the end.
 
 use crate::apiserver::{ApiServer, bootstrap};
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 use super::super::compare::{self, FinalState};
 use super::super::model::Scenario;
@@ -12,7 +12,7 @@ use super::super::timeline::{Event, Subject, Timeline};
 ///
 /// # Errors
 /// If the server refuses one: its position in the scenario and the reason.
-pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (Spot, Problem)> {
+pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (SourceSpan, Problem)> {
     let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
     match bootstrap::apply(api, objects).await {
         Ok(_) => Ok(()),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::model::Call;
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 /// Level of debug lines, which expectations ignore.
 pub(crate) const DEBUG: &str = "DEBUG";
@@ -44,7 +44,7 @@ pub enum Event {
     /// A step has begun.
     Step {
         /// Position of the step.
-        spot: Spot,
+        spot: SourceSpan,
         /// Summary of the step.
         title: String,
     },

@@ -58,7 +58,7 @@ impl RateCounter {
 impl Livelock {
     /// Tells whether a call is part of the livelock.
     fn has_call(&self, subject: &Subject) -> bool {
-        !matches!(self, Self::ObjectSeen(meant) if meant != subject)
+        !matches!(self, Self::ObjectSeen(concerned) if concerned != subject)
     }
 
     /// Tells whether a request is part of the livelock.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::apiserver::ApiServer;
-use crate::apiserver::http::request::Place;
+use crate::apiserver::http::request::ResourcePath;
 use crate::apiserver::storage::resource::Resource;
 use crate::cluster::transport::ByteStream;
 
@@ -90,14 +90,14 @@ impl Watches {
     }
 
     /// Notes an opened watch.
-    pub(super) fn open(&self, path: String, place: &Place, delivered: u64) -> Open {
-        let number = self.insert(&path, place, true, delivered);
+    pub(super) fn open(&self, path: String, resource_path: &ResourcePath, delivered: u64) -> Open {
+        let number = self.insert(&path, resource_path, true, delivered);
         Open { watches: self.clone(), path, number, has_ended: false }
     }
 
     /// Notes a watch that failed to open and will be retried.
-    pub(super) fn note_closed(&self, path: &str, place: &Place) {
-        self.insert(path, place, false, 0);
+    pub(super) fn note_closed(&self, path: &str, resource_path: &ResourcePath) {
+        self.insert(path, resource_path, false, 0);
     }
 
     /// Notes a watch that will not be retried.
@@ -105,11 +105,11 @@ impl Watches {
         self.known.lock().remove(path);
     }
 
-    fn insert(&self, path: &str, place: &Place, is_open: bool, delivered: u64) -> usize {
+    fn insert(&self, path: &str, resource_path: &ResourcePath, is_open: bool, delivered: u64) -> usize {
         let mut known = self.known.lock();
         let (number, events) = known.remove(path).map_or((0, VecDeque::new()), |watch| (watch.number + 1, watch.events));
-        let resource = Resource { group: place.group.clone(), plural: place.plural.clone() };
-        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: place.namespace.clone(), delivered, events });
+        let resource = Resource { group: resource_path.group.clone(), plural: resource_path.plural.clone() };
+        known.insert(path.to_owned(), Watch { number, is_open, resource, namespace: resource_path.namespace.clone(), delivered, events });
         number
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::manifest::tree::{Node, Spot};
+use crate::manifest::tree::{Node, SourceSpan};
 
 /// A change of a file.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ pub enum Fix {
     /// Replaces a scalar.
     Scalar {
         /// Position of the old value.
-        spot: Spot,
+        spot: SourceSpan,
         /// The new value.
         value: Value,
     },

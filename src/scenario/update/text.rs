@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use crate::manifest::source::Source;
-use crate::manifest::tree::Spot;
+use crate::manifest::tree::SourceSpan;
 
 /// Writes a scalar.
 pub(super) fn scalar(value: &Value) -> String {
@@ -22,7 +22,7 @@ pub(super) fn text(value: &str) -> String {
 }
 
 /// Returns the byte offset of a position.
-pub(super) fn offset(source: &Source, spot: Spot) -> Option<usize> {
+pub(super) fn offset(source: &Source, spot: SourceSpan) -> Option<usize> {
     let line = source.line(spot.line)?;
     let before: usize = line.chars().take(spot.column - 1).map(char::len_utf8).sum();
     // `line` is a slice of the text.
@@ -30,7 +30,7 @@ pub(super) fn offset(source: &Source, spot: Spot) -> Option<usize> {
 }
 
 /// Returns the byte range of a node within one line.
-pub(super) fn range(source: &Source, spot: Spot) -> Option<Range<usize>> {
+pub(super) fn range(source: &Source, spot: SourceSpan) -> Option<Range<usize>> {
     let start = offset(source, spot)?;
     let length: usize = source.text[start..].chars().take(spot.length).map(char::len_utf8).sum();
     Some(start..start + length)

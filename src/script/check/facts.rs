@@ -58,7 +58,7 @@ pub(super) enum What {
         /// The arguments.
         arguments: Vec<Argument>,
         /// The use of its value.
-        fate: Fate,
+        value_use: ValueUse,
     },
     /// It calls a method.
     Method {
@@ -132,7 +132,7 @@ pub(super) enum Value {
 
 /// The use of a call's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ValueUse {
     /// It is used.
     Used,
     /// It is the last value of the unit, which may be the unit's value.
@@ -185,7 +185,7 @@ pub(super) fn read(ast: &AST) -> (Unit, Vec<Unit>) {
     let mut top = Walker::default();
     let count = ast.statements().len();
     for (index, statement) in ast.statements().iter().enumerate() {
-        top.statement(statement, if index + 1 == count { Fate::Last } else { Fate::Lost });
+        top.statement(statement, if index + 1 == count { ValueUse::Last } else { ValueUse::Lost });
     }
     let units = ast.iter_fn_def().map(|definition| {
         let mut walker = Walker::default();
@@ -228,7 +228,7 @@ impl Walker {
         ast.walk(&mut |path| {
             if let [ASTNode::Stmt(statement)] = path {
                 index += 1;
-                self.statement(statement, if index == count { Fate::Last } else { Fate::Lost });
+                self.statement(statement, if index == count { ValueUse::Last } else { ValueUse::Lost });
             }
             true
         });
@@ -238,47 +238,47 @@ impl Walker {
         self.uses.push(Use { position, what });
     }
 
-    fn block(&mut self, statements: &[Stmt], fate: Fate) {
+    fn block(&mut self, statements: &[Stmt], value_use: ValueUse) {
         let count = statements.len();
         for (index, statement) in statements.iter().enumerate() {
-            self.statement(statement, if index + 1 == count { fate } else { Fate::Lost });
+            self.statement(statement, if index + 1 == count { value_use } else { ValueUse::Lost });
         }
     }
 
-    fn statement(&mut self, statement: &Stmt, fate: Fate) {
+    fn statement(&mut self, statement: &Stmt, value_use: ValueUse) {
         match statement {
             Stmt::If(flow, _) => {
-                self.expression(&flow.expr, Fate::Used);
-                self.block(flow.body.statements(), fate);
-                self.block(flow.branch.statements(), fate);
+                self.expression(&flow.expr, ValueUse::Used);
+                self.block(flow.body.statements(), value_use);
+                self.block(flow.branch.statements(), value_use);
             }
             Stmt::Switch(parts, _) => {
                 let (value, cases) = &**parts;
-                self.expression(value, Fate::Used);
+                self.expression(value, ValueUse::Used);
                 for case in &cases.expressions {
-                    self.expression(&case.lhs, Fate::Used);
-                    self.expression(&case.rhs, fate);
+                    self.expression(&case.lhs, ValueUse::Used);
+                    self.expression(&case.rhs, value_use);
                 }
             }
             Stmt::While(flow, _) | Stmt::Do(flow, ..) => {
-                self.expression(&flow.expr, Fate::Used);
-                self.block(flow.body.statements(), Fate::Lost);
+                self.expression(&flow.expr, ValueUse::Used);
+                self.block(flow.body.statements(), ValueUse::Lost);
             }
             Stmt::For(parts, _) => {
                 let (item, counter, flow) = &**parts;
-                self.expression(&flow.expr, Fate::Used);
+                self.expression(&flow.expr, ValueUse::Used);
                 let names = [Some(item), counter.as_ref()];
                 let depth = self.loop_variables.len();
                 for name in names.into_iter().flatten() {
                     self.locals.insert(name.name.to_string());
                     self.loop_variables.push(name.name.to_string());
                 }
-                self.block(flow.body.statements(), Fate::Lost);
+                self.block(flow.body.statements(), ValueUse::Lost);
                 self.loop_variables.truncate(depth);
             }
             Stmt::Var(parts, flags, position) => {
                 let (ident, value, _) = &**parts;
-                self.expression(value, Fate::Used);
+                self.expression(value, ValueUse::Used);
                 self.locals.insert(ident.name.to_string());
                 let is_constant = flags.contains(ASTFlags::CONSTANT);
                 let is_exported = flags.contains(ASTFlags::EXPORTED);
@@ -286,23 +286,23 @@ impl Walker {
             }
             Stmt::Assignment(parts) => {
                 self.assignment(&parts.1.lhs, parts.0.position());
-                self.expression(&parts.1.rhs, Fate::Used);
+                self.expression(&parts.1.rhs, ValueUse::Used);
             }
-            Stmt::FnCall(call, position) => self.call(call, *position, fate),
-            Stmt::Block(block) => self.block(block.statements(), fate),
+            Stmt::FnCall(call, position) => self.call(call, *position, value_use),
+            Stmt::Block(block) => self.block(block.statements(), value_use),
             Stmt::TryCatch(flow, _) => {
-                self.block(flow.body.statements(), fate);
+                self.block(flow.body.statements(), value_use);
                 if let Expr::Variable(parts, ..) = &flow.expr {
                     self.locals.insert(parts.1.to_string());
                 }
-                self.block(flow.branch.statements(), fate);
+                self.block(flow.branch.statements(), value_use);
             }
-            Stmt::Expr(expression) => self.expression(expression, fate),
-            Stmt::BreakLoop(Some(value), ..) => self.expression(value, Fate::Used),
+            Stmt::Expr(expression) => self.expression(expression, value_use),
+            Stmt::BreakLoop(Some(value), ..) => self.expression(value, ValueUse::Used),
             Stmt::Return(value, flags, position) => {
                 if let Some(value) = value {
                     let is_thrown = flags.contains(ASTFlags::BREAK);
-                    self.expression(value, if is_thrown { Fate::Used } else { Fate::Returned });
+                    self.expression(value, if is_thrown { ValueUse::Used } else { ValueUse::Returned });
                 }
                 if !flags.contains(ASTFlags::BREAK) {
                     self.note(*position, What::Return(known_value(value.as_deref())));
@@ -322,17 +322,17 @@ impl Walker {
         }
     }
 
-    fn expression(&mut self, expression: &Expr, fate: Fate) {
+    fn expression(&mut self, expression: &Expr, value_use: ValueUse) {
         if let Some(closure) = closure_of(expression) {
             return self.closure(closure, None);
         }
         match expression {
-            Expr::InterpolatedString(parts, _) => parts.iter().for_each(|part| self.expression(part, Fate::Used)),
-            Expr::Array(items, _) => items.iter().for_each(|item| self.expression(item, Fate::Used)),
+            Expr::InterpolatedString(parts, _) => parts.iter().for_each(|part| self.expression(part, ValueUse::Used)),
+            Expr::Array(items, _) => items.iter().for_each(|item| self.expression(item, ValueUse::Used)),
             Expr::Map(parts, position) => {
                 for (key, value) in &parts.0 {
                     self.note(*position, What::Key(key.name.to_string()));
-                    self.expression(value, Fate::Used);
+                    self.expression(value, ValueUse::Used);
                 }
             }
             Expr::Variable(parts, short, position) => {
@@ -342,13 +342,13 @@ impl Walker {
                     self.note(*position, What::Variable { namespace, name: parts.1.to_string() });
                 }
             }
-            Expr::Stmt(block) => self.block(block.statements(), fate),
-            Expr::FnCall(call, position) => self.call(call, *position, fate),
+            Expr::Stmt(block) => self.block(block.statements(), value_use),
+            Expr::FnCall(call, position) => self.call(call, *position, value_use),
             Expr::Dot(..) | Expr::Index(..) => self.chain(expression),
             Expr::And(parts, _) | Expr::Or(parts, _) | Expr::Coalesce(parts, _) => {
-                parts.iter().for_each(|part| self.expression(part, Fate::Used));
+                parts.iter().for_each(|part| self.expression(part, ValueUse::Used));
             }
-            Expr::Custom(custom, _) => custom.inputs.iter().for_each(|input| self.expression(input, Fate::Used)),
+            Expr::Custom(custom, _) => custom.inputs.iter().for_each(|input| self.expression(input, ValueUse::Used)),
             _ => {}
         }
     }
@@ -364,12 +364,12 @@ impl Walker {
         self.note(position, What::Closure { name, passed_to: passed_to.map(str::to_owned), captured, loop_variable });
     }
 
-    fn call(&mut self, call: &FnCallExpr, position: Position, fate: Fate) {
+    fn call(&mut self, call: &FnCallExpr, position: Position, value_use: ValueUse) {
         let arguments = call.args.iter().map(argument_of).collect();
         if !call.is_operator_call() {
             let namespace = call.namespace.path.iter().map(|part| part.name.to_string()).collect();
             let name = call.name.to_string();
-            self.note(position, What::Call { namespace, name, arguments, fate });
+            self.note(position, What::Call { namespace, name, arguments, value_use });
         }
         self.arguments(call);
     }
@@ -378,7 +378,7 @@ impl Walker {
         for argument in &call.args {
             match closure_of(argument) {
                 Some(closure) => self.closure(closure, Some(&call.name)),
-                None => self.expression(argument, Fate::Used),
+                None => self.expression(argument, ValueUse::Used),
             }
         }
     }
@@ -408,7 +408,7 @@ impl Walker {
 
     fn chain(&mut self, expression: &Expr) {
         let (root, steps) = flatten(expression);
-        self.expression(root, Fate::Used);
+        self.expression(root, ValueUse::Used);
         let root_name = match root {
             Expr::Variable(parts, ..) if parts.2.is_empty() => Some(parts.1.to_string()),
             _ => None,
@@ -421,7 +421,7 @@ impl Walker {
                     self.arguments(call);
                 }
                 Link::Dot(Expr::Property(..)) => {}
-                Link::Dot(other) | Link::Index(other) => self.expression(other, Fate::Used),
+                Link::Dot(other) | Link::Index(other) => self.expression(other, ValueUse::Used),
             }
         }
         if let (Some(root_name), Expr::Variable(.., position)) = (root_name, root) {

@@ -6,20 +6,20 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use super::facts::{Argument, Fate, Step, To, Unit, Use, What};
+use super::facts::{Argument, Step, To, Unit, Use, ValueUse, What};
 use super::program::{Code, Module, Program};
 use super::report::Report;
 use super::settings;
 use super::source::spot_of;
 use super::suggest::did_you_mean;
-use crate::kit::source::Spot;
+use crate::kit::source::SourceSpan;
 use crate::script::arguments;
 use crate::script::declaration::BindingKind;
 use crate::script::problem::{Problem, Severity};
 
 /// The kind of code at the start of a walk, which decides what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Ground {
+pub(super) enum CodeContext {
     /// A handler function, or an inline body.
     Function(BindingKind),
     /// An expression.
@@ -30,7 +30,7 @@ pub(super) enum Ground {
     Transform,
 }
 
-impl Ground {
+impl CodeContext {
     fn title(self) -> &'static str {
         match self {
             Self::Function(BindingKind::Login) => "login functions",
@@ -55,19 +55,19 @@ impl Ground {
     }
 
     /// Tells whether a kind of host function can be called.
-    fn allows(self, deed: Deed) -> bool {
-        match (self, deed) {
+    fn allows(self, effect: HostEffect) -> bool {
+        match (self, effect) {
             (Self::Function(BindingKind::Change), _) => true,
-            (Self::Function(BindingKind::Login), Deed::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
-            (Self::Function(_), deed) => deed != Deed::Subhandling,
-            (Self::Transform, deed) => matches!(deed, Deed::Log | Deed::Rng),
+            (Self::Function(BindingKind::Login), HostEffect::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
+            (Self::Function(_), effect) => effect != HostEffect::Subhandling,
+            (Self::Transform, effect) => matches!(effect, HostEffect::Log | HostEffect::Rng),
         }
     }
 }
 
 /// An effect of a host function that is not allowed everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum HostEffect {
     Cluster,
     Wait,
     Log,
@@ -75,7 +75,7 @@ enum Deed {
     Subhandling,
 }
 
-impl Deed {
+impl HostEffect {
     fn of_call(namespace: &[String], name: &str) -> Option<Self> {
         match (namespace.first().map(String::as_str), name) {
             (Some("k8s" | "http"), _) => Some(Self::Cluster),
@@ -102,7 +102,7 @@ struct Visit {
     place: (PathBuf, usize, usize),
     name: String,
     arity: usize,
-    ground: Ground,
+    code_context: CodeContext,
     types: Vec<(String, String)>,
 }
 
@@ -116,72 +116,72 @@ impl<'a> Walk<'a> {
     }
 
     /// Visits a unit whose parameters, or variables, are the arguments of the same names.
-    pub(super) fn enter(&mut self, code: &Code, unit: &Unit, ground: Ground, arguments: &[&str]) {
+    pub(super) fn enter(&mut self, code: &Code, unit: &Unit, code_context: CodeContext, arguments: &[&str]) {
         let is_top = std::ptr::eq(unit, &raw const code.top);
         let is_seen = |name: &&&str| is_top || unit.params.iter().any(|param| param == **name);
         let types = arguments.iter().filter(is_seen).map(|name| ((*name).to_owned(), (*name).to_owned())).collect();
-        self.visit(code, unit, ground, types);
+        self.visit(code, unit, code_context, types);
     }
 
-    fn visit(&mut self, code: &Code, unit: &Unit, ground: Ground, types: Types) {
+    fn visit(&mut self, code: &Code, unit: &Unit, code_context: CodeContext, types: Types) {
         let types: Types = types.into_iter().filter(|(name, _)| !unit.locals.contains(name)).collect();
         let origin = &code.source.origin;
         let visit = Visit {
             place: (origin.file.clone(), origin.line, origin.column),
             name: unit.name.clone(),
             arity: unit.params.len(),
-            ground,
+            code_context,
             types: types.iter().map(|(name, kind)| (name.clone(), kind.clone())).collect(),
         };
         if !self.visited.insert(visit) {
             return;
         }
         for usage in &unit.uses {
-            self.judge(code, usage, ground, &types);
-            self.follow(code, unit, usage, ground, &types);
+            self.judge(code, usage, code_context, &types);
+            self.follow(code, unit, usage, code_context, &types);
         }
     }
 
-    fn judge(&mut self, code: &Code, usage: &Use, ground: Ground, types: &Types) {
+    fn judge(&mut self, code: &Code, usage: &Use, code_context: CodeContext, types: &Types) {
         match &usage.what {
             What::Call { namespace, name, .. } => {
-                if let Some(deed) = Deed::of_call(namespace, name).filter(|deed| !ground.allows(*deed)) {
+                if let Some(effect) = HostEffect::of_call(namespace, name).filter(|effect| !code_context.allows(*effect)) {
                     let shown = namespace.iter().chain([name]).map(String::as_str).collect::<Vec<_>>().join("::");
-                    self.refuse(code, usage, &shown, deed, ground);
+                    self.refuse(code, usage, &shown, effect, code_context);
                 }
             }
             What::Chain { root, steps } => {
                 if let Some(kind) = types.get(root) {
-                    self.judge_chain(code, kind, root, steps, ground);
+                    self.judge_chain(code, kind, root, steps, code_context);
                 }
             }
             What::Assignment { root, steps } => {
                 if let Some(kind) = types.get(root) {
-                    self.judge_assignment(code, usage, (root, kind), steps, ground);
+                    self.judge_assignment(code, usage, (root, kind), steps, code_context);
                 }
             }
             _ => {}
         }
     }
 
-    fn refuse(&mut self, code: &Code, usage: &Use, shown: &str, deed: Deed, ground: Ground) {
-        let (message, hint) = match (deed, ground) {
-            (Deed::Subhandling, Ground::Function(_)) => (
+    fn refuse(&mut self, code: &Code, usage: &Use, shown: &str, effect: HostEffect, code_context: CodeContext) {
+        let (message, hint) = match (effect, code_context) {
+            (HostEffect::Subhandling, CodeContext::Function(_)) => (
                 format!("`{shown}` is for handlers of changes only"),
                 Some("sub-handlers belong to create, update, delete, resume and field handlers"),
             ),
-            (_, Ground::Expression) => (
+            (_, CodeContext::Expression) => (
                 format!("`{shown}` is not available in expressions"),
                 Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),
             ),
-            _ => (format!("`{shown}` is not available in {}", ground.title()), Some(ground.advice())),
+            _ => (format!("`{shown}` is not available in {}", code_context.title()), Some(code_context.advice())),
         };
         let spot = spot_of(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
         let problem = Problem::at(Severity::Error, code.source.place(spot), message);
         self.report.add(Problem { length: spot.length, hint: hint.map(str::to_owned), ..problem });
     }
 
-    fn judge_chain(&mut self, code: &Code, kind: &str, root: &str, steps: &[Step], ground: Ground) {
+    fn judge_chain(&mut self, code: &Code, kind: &str, root: &str, steps: &[Step], code_context: CodeContext) {
         let Some(first) = steps.first() else { return };
         if kind == "settings" {
             let keys = steps.iter().map_while(|step| match &step.to {
@@ -203,14 +203,14 @@ impl<'a> Walk<'a> {
             self.error(code, first, name, format!("`{root}` has no {noun} `{name}`"), hint.or(Some(all)));
             return;
         }
-        let deed = match kind {
-            "logger" => Deed::Log,
-            "stopped" if name == "wait" => Deed::Wait,
+        let effect = match kind {
+            "logger" => HostEffect::Log,
+            "stopped" if name == "wait" => HostEffect::Wait,
             _ => return,
         };
-        if !ground.allows(deed) {
+        if !code_context.allows(effect) {
             let usage = Use { position: first.position, what: What::Key(String::new()) };
-            self.refuse(code, &usage, &format!("{root}.{name}"), deed, ground);
+            self.refuse(code, &usage, &format!("{root}.{name}"), effect, code_context);
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn judge_assignment(&mut self, code: &Code, usage: &Use, (root, kind): (&str, &str), steps: &[Step], ground: Ground) {
+    fn judge_assignment(&mut self, code: &Code, usage: &Use, (root, kind): (&str, &str), steps: &[Step], code_context: CodeContext) {
         let is_view = arguments::VIEWS.contains(&kind);
         let is_handle = matches!(kind, "patch" | "memo" | "settings" | "logger" | "stopped" | "warnings");
         let found = match steps.first() {
@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
                 Some((format!("assigning to `{root}` only replaces the variable, and changes nothing else"), hint))
             }
             Some(_) if is_view => Some((format!("`{root}` cannot be changed: the object is read-only"), view_hint(kind, steps))),
-            Some(_) if ground == Ground::Expression && matches!(kind, "patch" | "memo") => {
+            Some(_) if code_context == CodeContext::Expression && matches!(kind, "patch" | "memo") => {
                 Some((format!("`{root}` is read-only in expressions"), "change it in a handler".to_owned()))
             }
             _ => None,
@@ -254,7 +254,7 @@ impl<'a> Walk<'a> {
         self.report.add(Problem { length: spot.length, hint, ..Problem::at(Severity::Error, code.source.place(spot), message) });
     }
 
-    fn follow(&mut self, code: &Code, unit: &Unit, usage: &Use, ground: Ground, types: &Types) {
+    fn follow(&mut self, code: &Code, unit: &Unit, usage: &Use, code_context: CodeContext, types: &Types) {
         match &usage.what {
             What::Call { namespace, name, arguments, .. } => {
                 if namespace.is_empty() && name == "subhandler" {
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
                     _ => None,
                 });
                 let passed = passed.collect();
-                self.visit(target_code, target, ground, passed);
+                self.visit(target_code, target, code_context, passed);
             }
             What::Closure { name, passed_to, captured, .. } => {
                 let Some(closure) = code.functions(name).next() else { return };
@@ -279,8 +279,8 @@ impl<'a> Walk<'a> {
                     let own = closure.params.iter().skip(captured.len());
                     inner.extend(own.filter(|param| known.contains(&param.as_str())).map(|param| (param.clone(), param.clone())));
                 }
-                let ground = if passed_to.as_deref() == Some("transform") { Ground::Transform } else { ground };
-                self.visit(code, closure, ground, inner);
+                let code_context = if passed_to.as_deref() == Some("transform") { CodeContext::Transform } else { code_context };
+                self.visit(code, closure, code_context, inner);
             }
             _ => {}
         }
@@ -327,12 +327,12 @@ fn target<'b>(
 }
 
 /// Reports a parameter that is not an argument of the kind of binding.
-#[expect(clippy::too_many_arguments, reason = "a parameter, what it is compared with, and where it is told")]
+#[expect(clippy::too_many_arguments, reason = "a parameter, its expected value, and the position of the report")]
 pub(super) fn check_parameter(
     code: &Code,
     kind: BindingKind,
     name: &str,
-    spot: Spot,
+    spot: SourceSpan,
     known: &[&str],
     indexes: &[String],
     binding: Option<usize>,
@@ -410,10 +410,10 @@ pub(super) fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool
     for unit in std::iter::once(&code.top).chain(&code.units) {
         let is_handler = is_handler(unit);
         for usage in &unit.uses {
-            let What::Call { namespace, name, fate, .. } = &usage.what else { continue };
+            let What::Call { namespace, name, value_use, .. } = &usage.what else { continue };
             let is_own = code.functions(name).next().is_some();
-            let is_lost = *fate == Fate::Lost || (*fate == Fate::Last && is_handler);
-            let is_unthrown = is_lost || (*fate == Fate::Returned && is_handler);
+            let is_lost = *value_use == ValueUse::Lost || (*value_use == ValueUse::Last && is_handler);
+            let is_unthrown = is_lost || (*value_use == ValueUse::Returned && is_handler);
             if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
                 let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and nothing throws it");

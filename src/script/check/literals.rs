@@ -30,7 +30,7 @@ pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report)
         for (index, argument) in arguments.iter().enumerate().filter(|_| !is_own) {
             let Argument::Text(text, position) = argument else { continue };
             if let Some(wrong) = judge(declaration, namespace.first().map(String::as_str), name, (index, arguments.len()), text) {
-                tell(code, usage, *position, text, wrong, report);
+                report_finding(code, usage, *position, text, wrong, report);
             }
         }
     }
@@ -94,7 +94,7 @@ fn wrong_kind(text: &str) -> Option<Wrong> {
     Some((message, Some("a kind is written like `v1/pods`, `deployments.apps`, or `batch/v1/CronJob`".to_owned())))
 }
 
-fn tell(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
+fn report_finding(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
     let position = if position.is_none() { usage.position } else { position };
     let spot = spot_of(position, text.chars().count() + 2);
     let problem = Problem::at(Severity::Error, code.source.place(spot), message);

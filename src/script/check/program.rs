@@ -8,7 +8,7 @@ use rhai::{AST, Engine, LexError, ParseError, ParseErrorType};
 use super::facts::{self, Unit, What};
 use super::report::Report;
 use super::source::{self, Source, spot_of};
-use crate::kit::source::{SourcePosition, Spot};
+use crate::kit::source::{SourcePosition, SourceSpan};
 use crate::script::declaration::{Code as Declared, Declaration};
 use crate::script::files::Unreadable;
 use crate::script::modules;
@@ -243,7 +243,7 @@ fn shown_file(root: &Path, file: &str) -> std::path::PathBuf {
 }
 
 /// Returns the imports of all units: path, alias, and position.
-fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, Spot)> {
+fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, SourceSpan)> {
     let units = std::iter::once(&code.top).chain(&code.units);
     units.flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
         What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), spot_of(usage.position, "import".len()))),

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::kit::source::{SourcePosition, Spot};
+use crate::kit::source::{SourcePosition, SourceSpan};
 use crate::script::files::{self, Unreadable};
 use crate::script::modules;
 
@@ -21,11 +21,11 @@ pub(super) struct Source {
 }
 
 /// The positions of a function's name and of its parameters.
-pub(super) type FunctionSpots = (Spot, Vec<(String, Spot)>);
+pub(super) type FunctionSpots = (SourceSpan, Vec<(String, SourceSpan)>);
 
 /// Returns the spot at a position of the interpreter.
-pub(super) fn spot_of(position: rhai::Position, length: usize) -> Spot {
-    Spot { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
+pub(super) fn spot_of(position: rhai::Position, length: usize) -> SourceSpan {
+    SourceSpan { line: position.line().unwrap_or(1), column: position.position().unwrap_or(1).max(1), length: length.max(1) }
 }
 
 impl Source {
@@ -40,7 +40,7 @@ impl Source {
     }
 
     /// Returns the position in the file of a spot in the code.
-    pub(super) fn place(&self, spot: Spot) -> SourcePosition {
+    pub(super) fn place(&self, spot: SourceSpan) -> SourcePosition {
         SourcePosition {
             file: self.file.clone(),
             line: self.origin.line.max(1) + spot.line - 1,
@@ -55,7 +55,7 @@ impl Source {
     }
 
     /// Returns the word, or the sign, at a spot.
-    pub(super) fn word(&self, spot: Spot) -> &str {
+    pub(super) fn word(&self, spot: SourceSpan) -> &str {
         let line = self.text.lines().nth(spot.line - 1).unwrap_or_default();
         let start = line.char_indices().nth(spot.column - 1).map_or(line.len(), |(index, _)| index);
         let rest = &line[start..];
@@ -66,14 +66,14 @@ impl Source {
     }
 
     /// Returns the spot behind the last word, sign or text before a spot.
-    pub(super) fn end_before(&self, spot: Spot) -> Option<Spot> {
+    pub(super) fn end_before(&self, spot: SourceSpan) -> Option<SourceSpan> {
         let tokens = tokens(&self.text);
         let before = tokens.iter().take_while(|token| (token.spot.line, token.spot.column) < (spot.line, spot.column));
         before.last().map(|token| token.end)
     }
 
     /// Returns the spots of the parameters of the closure that begins at a spot.
-    pub(super) fn closure(&self, start: Spot) -> Vec<(String, Spot)> {
+    pub(super) fn closure(&self, start: SourceSpan) -> Vec<(String, SourceSpan)> {
         let tokens = tokens(&self.text);
         let from = tokens.iter().position(|token| (token.spot.line, token.spot.column) >= (start.line, start.column) && token.text == "|");
         from.map_or_else(Vec::new, |from| names_until(&tokens[from + 1..], "|"))
@@ -92,7 +92,7 @@ fn functions(text: &str) -> BTreeMap<String, Vec<FunctionSpots>> {
     functions
 }
 
-fn names_until(tokens: &[Token<'_>], end: &str) -> Vec<(String, Spot)> {
+fn names_until(tokens: &[Token<'_>], end: &str) -> Vec<(String, SourceSpan)> {
     let inside = tokens.iter().take_while(|token| token.text != end);
     inside.filter(|token| token.text != ",").map(|token| (token.text.to_owned(), token.spot)).collect()
 }
@@ -112,9 +112,9 @@ pub(super) fn read(root: &Path, name: &str) -> Result<String, Unreadable> {
 /// A word, a sign, or a whole text of a script, outside of comments.
 struct Token<'a> {
     text: &'a str,
-    spot: Spot,
+    spot: SourceSpan,
     /// The position after the token.
-    end: Spot,
+    end: SourceSpan,
 }
 
 /// Reads only the parts of the language that are needed to find functions: words, single signs, and texts.
@@ -131,8 +131,8 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
             reader.take(c.len_utf8());
         } else {
             let text = reader.token(c);
-            let spot = Spot { line, column, length: text.chars().count() };
-            tokens.push(Token { text, spot, end: Spot { line: reader.line, column: reader.column, length: 1 } });
+            let spot = SourceSpan { line, column, length: text.chars().count() };
+            tokens.push(Token { text, spot, end: SourceSpan { line: reader.line, column: reader.column, length: 1 } });
         }
     }
     tokens
@@ -226,31 +226,31 @@ mod tests {
             "// fn f(no)\n/* fn f(a) /* x */ */ let t = \"fn f(a) \\\" fn f(b)\";\n  private fn  f (name,\n    spec) {}\nfn f(x) {}\n",
         );
         let (name, parameters) = source.function("f", 2).unwrap();
-        assert_eq!(*name, Spot { line: 3, column: 15, length: 1 });
-        assert_eq!(parameters[1], ("spec".to_owned(), Spot { line: 4, column: 5, length: 4 }));
+        assert_eq!(*name, SourceSpan { line: 3, column: 15, length: 1 });
+        assert_eq!(parameters[1], ("spec".to_owned(), SourceSpan { line: 4, column: 5, length: 4 }));
         assert_eq!(source.function("f", 1).unwrap().1[0].0, "x");
         assert!(source.function("g", 0).is_none());
     }
 
     #[test]
-    fn what_ends_before_a_spot_is_found_past_comments() {
+    fn the_end_of_the_previous_token_is_found_past_comments() {
         let source = source("let x = \"a\\\"b\" /* ; */ // ;\n\nlet y = `c`\nz");
-        let end = |line| source.end_before(Spot { line, column: 1, length: 1 }).map(|end| (end.line, end.column));
+        let end = |line| source.end_before(SourceSpan { line, column: 1, length: 1 }).map(|end| (end.line, end.column));
         assert_eq!((end(1), end(3), end(4)), (None, Some((1, 15)), Some((3, 12))));
     }
 
     #[test]
     fn closures_are_found_from_where_they_begin() {
-        let found = source("sub(\"a\", |spec, nmae| spec | 1);").closure(Spot { line: 1, column: 10, length: 1 });
+        let found = source("sub(\"a\", |spec, nmae| spec | 1);").closure(SourceSpan { line: 1, column: 10, length: 1 });
         assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["spec", "nmae"]);
-        assert_eq!(found[1].1, Spot { line: 1, column: 17, length: 4 });
+        assert_eq!(found[1].1, SourceSpan { line: 1, column: 17, length: 4 });
     }
 
     #[test]
     fn spots_in_a_manifest_are_shifted_by_its_indentation() {
         let place = SourcePosition { file: "operator.yaml".into(), line: 10, column: 7 };
         let inline = Source::of_inline("let x = 1;\nfoo(x);", &place);
-        let found = inline.place(Spot { line: 2, column: 1, length: 3 });
+        let found = inline.place(SourceSpan { line: 2, column: 1, length: 3 });
         assert_eq!((found.line, found.column), (11, 7));
     }
 

@@ -126,7 +126,7 @@ fn a_good_script_has_no_problems() {
 }
 
 #[test]
-fn unknown_names_are_all_told_with_suggestions() {
+fn unknown_names_are_all_reported_with_suggestions() {
     let found = change(
         r#"fn f(spec, name) {
             let count = spec.count;
@@ -169,7 +169,7 @@ fn parameters_of_sub_handlers_are_arguments_too() {
 }
 
 #[test]
-fn what_the_host_passes_has_known_members() {
+fn host_values_have_known_members() {
     insta::assert_snapshot!(
         Case::new(
             r#"
@@ -269,7 +269,7 @@ fn one_mistake_in_a_file_gives_one_error() {
 }
 
 #[test]
-fn imports_are_followed_and_their_mistakes_told_once() {
+fn imports_are_followed_and_their_mistakes_reported_once() {
     insta::assert_snapshot!(
         Case::new(
             "import \"broken\" as broken;\nimport \"gone\" as gone;\nimport \"../up\" as up;\nimport \"a\" as a;\nimport \"kopf/x\" as x;\n\
@@ -285,7 +285,7 @@ fn imports_are_followed_and_their_mistakes_told_once() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told_where_the_manifest_names_them() {
+fn unreadable_files_are_reported_where_the_manifest_names_them() {
     let function = |file: &str| Declared::Function { file: file.into(), name: "f".into() };
     insta::assert_snapshot!(
         Case::new("fn f() {}")
@@ -322,12 +322,12 @@ fn syntax_errors_have_hints() {
 }
 
 #[test]
-fn what_is_not_supported_yet_is_said_so() {
+fn unsupported_features_are_reported() {
     insta::assert_snapshot!(change("fn f() { http::get(\"x\"); metric::inc(\"x\"); k8s::event(\"a\", \"b\"); }"));
 }
 
 #[test]
-fn whatever_is_left_of_a_script_is_checked_without_a_panic() {
+fn truncated_scripts_are_checked_without_a_panic() {
     let ends: Vec<usize> = GOOD.char_indices().map(|(index, _)| index).step_by(23).collect();
     for (&start, &end) in ends.iter().zip(ends.iter().skip(1)) {
         let case = Case::new(&format!("{}{}", &GOOD[..start], &GOOD[end..]));

@@ -254,7 +254,7 @@ async fn objects_are_found_by_kind_namespace_and_name() {
 }
 
 #[tokio::test]
-async fn objects_are_written_where_they_say() {
+async fn objects_are_written_into_their_namespaces() {
     let pod = "#{apiVersion: \"v1\", kind: \"Pod\", metadata: #{name: \"a\"}}";
     assert!(requests(&format!("k8s::create({pod})")).await[0].starts_with("pods.v1 here Create { object: Object {"));
     assert!(requests(&format!("k8s::update({pod})")).await[0].starts_with("pods.v1 here Update { name: \"a\", object"));
@@ -302,7 +302,7 @@ async fn refusals_can_be_caught_and_name_the_call_otherwise() {
 }
 
 #[tokio::test]
-async fn wrong_calls_of_the_cluster_are_told() {
+async fn wrong_calls_of_the_cluster_are_reported() {
     for (script, expected) in [
         ("k8s::get(1, \"a\")", "the kind must be a text"),
         ("k8s::get(\"pods\", \"\")", "the name is empty"),

@@ -36,8 +36,8 @@ fn transform(native: &NativeCallContext<'_>, patch: &mut PatchHandle, function: 
     if closure.params().len() != 1 {
         return Err(Failure::argument("a transformation takes one parameter, the body").into());
     }
-    let asked = Rc::new(Asked { closure, context: stripped(&context) });
-    let apply = move |engine, body| Rc::clone(&asked).apply(engine, body).boxed_local();
+    let call = Rc::new(TransformCall { closure, context: stripped(&context) });
+    let apply = move |engine, body| Rc::clone(&call).apply(engine, body).boxed_local();
     let transform = context.environment().transforms.keep(Rc::new(apply));
     patch.patch().borrow_mut().transforms.push(transform);
     Ok(())
@@ -53,12 +53,12 @@ fn stripped(context: &Context) -> Context {
 }
 
 /// A transformation registered by a script.
-struct Asked {
+struct TransformCall {
     closure: Closure,
     context: Context,
 }
 
-impl Asked {
+impl TransformCall {
     async fn apply(self: Rc<Self>, engine: Rc<Engine>, body: Value) -> Result<Value, String> {
         let budget = Rc::new(Budget::new(&Limits { time: Some(TIME), ..Limits::default() }, Stop::new()));
         let mut context = Context::new(Rc::clone(self.context.environment()), Rc::clone(&budget), Mode::Transform);
@@ -69,7 +69,7 @@ impl Asked {
             let ended = self.closure.run(&engine, &context, vec![convert::to_dynamic(&body)]);
             ended.map_err(|error| {
                 let source = self.closure.global.source().unwrap_or_default();
-                trace::tell(error, "a transformation", source, &std::collections::BTreeMap::new()).text
+                trace::describe(error, "a transformation", source, &std::collections::BTreeMap::new()).text
             })
         };
         let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for a transformation: {error}"))?;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cases::{Case, cases};
+use crate::context::{CaseContext, Server};
 use crate::embedded::Embedded;
-use crate::harness::{Client, PATIENCE, Process, child, eventually};
-use crate::stage::{Server, Stage};
+use crate::harness::{Client, Process, TIMEOUT, child, eventually};
 
 pub(crate) const CASES: &[Case] = cases![Each:
     a_typed_informer_follows_config_maps,
@@ -17,7 +17,7 @@ pub(crate) const CASES: &[Case] = cases![Each:
     a_metadata_informer_follows_custom_resources,
     lists_come_in_pages,
 ];
-pub(crate) const OWN: &[Case] = cases![Own: informers_go_on_after_restarts, informers_go_on_after_broken_watches];
+pub(crate) const OWN: &[Case] = cases![Own: informers_continue_after_restarts, informers_continue_after_broken_watches];
 
 const CONFIG_MAPS: &str = "configmaps.v1.";
 const GAUGES: &str = "gauges.v1.clients.kopfd.dev";
@@ -27,32 +27,32 @@ struct Informer(Process);
 
 impl Informer {
     /// Starts an informer. It prints its requests, so that its way of listing can be checked.
-    fn start(stage: &Stage<'_>, kubeconfig: &Path, name: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(&stage.world().tools().kubernetes);
-        command.args(["informer", "-v=8", "--namespace", &stage.namespace, "--kubeconfig"]).arg(kubeconfig).args(arguments);
-        Self(Process::start("informer", &mut command, &stage.directory.join(format!("{name}.log"))))
+    fn start(context: &CaseContext<'_>, kubeconfig: &Path, name: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(&context.servers().tools().kubernetes);
+        command.args(["informer", "-v=8", "--namespace", &context.namespace, "--kubeconfig"]).arg(kubeconfig).args(arguments);
+        Self(Process::start("informer", &mut command, &context.directory.join(format!("{name}.log"))))
     }
 
     /// Returns the printed lines so far.
-    fn told(&self) -> Vec<Value> {
+    fn received(&self) -> Vec<Value> {
         self.0.log().lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Waits for an event.
-    fn tells(&self, event: &str, name: &str, label: Option<&str>) {
-        eventually(&format!("the informer tells {event} of {name} with {label:?}"), PATIENCE / 2, || {
-            self.0.must_run();
+    fn expect_event(&self, event: &str, name: &str, label: Option<&str>) {
+        eventually(&format!("the informer tells {event} of {name} with {label:?}"), TIMEOUT / 2, || {
+            self.0.expect_running();
             let is_told = |line: &Value| line["event"] == event && line["name"] == name && line["labels"]["value"].as_str() == label;
-            self.told().iter().any(is_told).then_some(())
+            self.received().iter().any(is_told).then_some(())
         });
     }
 
     fn count(&self, event: &str, name: &str) -> usize {
-        self.told().iter().filter(|line| line["event"] == event && line["name"] == name).count()
+        self.received().iter().filter(|line| line["event"] == event && line["name"] == name).count()
     }
 
     fn is_synced(&self, count: usize) {
-        let line = eventually("the informer is synced", PATIENCE / 2, || self.told().into_iter().find(|line| line["event"] == "synced"));
+        let line = eventually("the informer is synced", TIMEOUT / 2, || self.received().into_iter().find(|line| line["event"] == "synced"));
         assert_eq!(line["count"], count, "objects at the beginning");
     }
 }
@@ -67,73 +67,73 @@ fn object(kind: &str, name: &str, value: &str) -> Value {
 }
 
 /// Follows existing objects with an informer, and then each change.
-fn follow(stage: &Stage<'_>, server: &Server, client: &str, resource: &str, kind: &str, place: &str) {
-    let collection = stage.path(place);
+fn follow(context: &CaseContext<'_>, server: &Server, client: &str, resource: &str, kind: &str, place: &str) {
+    let collection = context.path(place);
     server.client.create(&collection, &object(kind, "early", "a"));
     let informer = Informer::start(
-        stage,
+        context,
         &server.kubeconfig,
         client,
         &[&format!("--client={client}"), &format!("--resource={resource}"), "--resync=2s"],
     );
     informer.is_synced(1);
-    informer.tells("add", "early", Some("a"));
+    informer.expect_event("add", "early", Some("a"));
     server.client.create(&collection, &object(kind, "late", "a"));
-    informer.tells("add", "late", Some("a"));
+    informer.expect_event("add", "late", Some("a"));
     server.client.merge(&format!("{collection}/late"), &json!({"metadata": {"labels": {"value": "b"}}}));
-    informer.tells("update", "late", Some("b"));
+    informer.expect_event("update", "late", Some("b"));
     server.client.delete(&format!("{collection}/early"));
-    informer.tells("delete", "early", Some("a"));
+    informer.expect_event("delete", "early", Some("a"));
     // A resync repeats the existing objects.
     let before = informer.count("update", "late");
-    eventually("the informer tells again what is there", PATIENCE / 2, || (informer.count("update", "late") > before).then_some(()));
+    eventually("the informer tells again what is there", TIMEOUT / 2, || (informer.count("update", "late") > before).then_some(()));
     assert_eq!((informer.count("add", "late"), informer.count("delete", "late")), (1, 0));
     let log = informer.0.log();
     assert!(log.contains("sendInitialEvents=true"), "the informer asks for a streaming list:\n{log}");
     assert!(!log.contains("falling back") && !log.contains("limit=500"), "the informer is content with it:\n{log}");
 }
 
-fn a_typed_informer_follows_config_maps(stage: &Stage<'_>, server: &Server) {
-    follow(stage, server, "typed", CONFIG_MAPS, "ConfigMap", "configmaps");
+fn a_typed_informer_follows_config_maps(context: &CaseContext<'_>, server: &Server) {
+    follow(context, server, "typed", CONFIG_MAPS, "ConfigMap", "configmaps");
 }
 
-fn a_dynamic_informer_follows_custom_resources(stage: &Stage<'_>, server: &Server) {
-    follow(stage, server, "dynamic", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
+fn a_dynamic_informer_follows_custom_resources(context: &CaseContext<'_>, server: &Server) {
+    follow(context, server, "dynamic", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
 }
 
-fn a_metadata_informer_follows_custom_resources(stage: &Stage<'_>, server: &Server) {
-    follow(stage, server, "metadata", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
+fn a_metadata_informer_follows_custom_resources(context: &CaseContext<'_>, server: &Server) {
+    follow(context, server, "metadata", GAUGES, "Gauge", "clients.kopfd.dev/v1/gauges");
 }
 
-fn lists_come_in_pages(stage: &Stage<'_>, server: &Server) {
+fn lists_come_in_pages(context: &CaseContext<'_>, server: &Server) {
     for number in 0..5 {
-        server.client.create(&stage.path("configmaps"), &object("ConfigMap", &format!("m{number}"), "a"));
+        server.client.create(&context.path("configmaps"), &object("ConfigMap", &format!("m{number}"), "a"));
     }
-    let mut command = Command::new(&stage.world().tools().kubernetes);
-    command.args(["pages", "--limit=2", "--namespace", &stage.namespace, "--kubeconfig"]).arg(&server.kubeconfig);
+    let mut command = Command::new(&context.servers().tools().kubernetes);
+    command.args(["pages", "--limit=2", "--namespace", &context.namespace, "--kubeconfig"]).arg(&server.kubeconfig);
     let output = child::output(&mut command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
-    let pages: Vec<&Value> = told.iter().filter(|line| line["event"] == "page").map(|line| &line["count"]).collect();
-    let names: Vec<&str> = told.iter().filter(|line| line["event"] == "item").filter_map(|line| line["name"].as_str()).collect();
+    let received: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();
+    let pages: Vec<&Value> = received.iter().filter(|line| line["event"] == "page").map(|line| &line["count"]).collect();
+    let names: Vec<&str> = received.iter().filter(|line| line["event"] == "item").filter_map(|line| line["name"].as_str()).collect();
     assert_eq!(pages, [&json!(2), &json!(2), &json!(1)]);
     assert_eq!(names, ["m0", "m1", "m2", "m3", "m4"]);
 }
 
 /// A server with durable objects stops or crashes, and restarts: the informers miss nothing.
-fn informers_go_on_after_restarts(stage: &Stage<'_>) {
-    let world = stage.world();
-    let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
+fn informers_continue_after_restarts(context: &CaseContext<'_>) {
+    let servers = context.servers();
+    let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}});
     client.create("/api/v1/namespaces", &namespace);
-    let maps = stage.path("configmaps");
+    let maps = context.path("configmaps");
     for name in ["kept", "doomed"] {
         client.create(&maps, &object("ConfigMap", name, "a"));
     }
-    let streaming = Informer::start(stage, &server.kubeconfig(), "streaming", &["--client=typed"]);
-    let dynamic = Informer::start(stage, &server.kubeconfig(), "dynamic", &["--client=dynamic"]);
+    let streaming = Informer::start(context, &server.kubeconfig(), "streaming", &["--client=typed"]);
+    let dynamic = Informer::start(context, &server.kubeconfig(), "dynamic", &["--client=dynamic"]);
     for informer in [&streaming, &dynamic] {
         informer.is_synced(2);
     }
@@ -142,7 +142,7 @@ fn informers_go_on_after_restarts(stage: &Stage<'_>) {
         // This is acknowledged, so it survives even a crash.
         client.merge(&format!("{maps}/kept"), &json!({"metadata": {"labels": {"value": label}}}));
         server.restart(is_crash);
-        server.must_run();
+        server.expect_running();
         let client: Client = server.client();
         assert_eq!(client.get(&format!("{maps}/kept")).map(|kept| kept["metadata"]["labels"]["value"].clone()), Some(json!(label)));
         let name = format!("after-{round}");
@@ -151,8 +151,8 @@ fn informers_go_on_after_restarts(stage: &Stage<'_>) {
             client.delete(&format!("{maps}/doomed"));
         }
         for informer in [&streaming, &dynamic] {
-            informer.tells("update", "kept", Some(&label));
-            informer.tells("add", &name, Some(&label));
+            informer.expect_event("update", "kept", Some(&label));
+            informer.expect_event("add", &name, Some(&label));
             assert_eq!(informer.count("add", "kept"), 1, "what was there is not new");
         }
     }
@@ -164,29 +164,29 @@ fn informers_go_on_after_restarts(stage: &Stage<'_>) {
 }
 
 /// Watches end in all possible ways: the informers still report each object once.
-fn informers_go_on_after_broken_watches(stage: &Stage<'_>) {
-    let world = stage.world();
-    let directory = stage.directory.join("server");
-    let server = Embedded::start_with_broken_watches(&world.tools().kopfd, &directory, world.runtime(), "configmaps");
+fn informers_continue_after_broken_watches(context: &CaseContext<'_>) {
+    let servers = context.servers();
+    let directory = context.directory.join("server");
+    let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
-    let informers = ["typed", "dynamic"].map(|name| Informer::start(stage, &server.kubeconfig(), name, &[&format!("--client={name}")]));
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
+    let informers = ["typed", "dynamic"].map(|name| Informer::start(context, &server.kubeconfig(), name, &[&format!("--client={name}")]));
     let names: Vec<String> = (0..30).map(|number| format!("m{number}")).collect();
     for name in &names {
-        client.create(&stage.path("configmaps"), &object("ConfigMap", name, "a"));
+        client.create(&context.path("configmaps"), &object("ConfigMap", name, "a"));
         std::thread::sleep(Duration::from_millis(100));
     }
-    eventually("every fault has struck", PATIENCE, || (server.strikes() == 6).then_some(()));
-    client.delete(&stage.path("configmaps/m0"));
+    eventually("every fault has struck", TIMEOUT, || (server.strikes() == 6).then_some(()));
+    client.delete(&context.path("configmaps/m0"));
     for informer in &informers {
-        eventually("the informer tells of the deletion", PATIENCE, || {
+        eventually("the informer tells of the deletion", TIMEOUT, || {
             (informer.count("delete", "m0") + informer.count("delete-unseen", "m0") == 1).then_some(())
         });
         for name in &names {
-            assert_eq!(informer.count("add", name), 1, "{name} is told once");
+            assert_eq!(informer.count("add", name), 1, "{name} is reported once");
         }
         assert_eq!(
-            informer.told().iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete"))).count(),
+            informer.received().iter().filter(|line| line["event"].as_str().is_some_and(|event| event.starts_with("delete"))).count(),
             1
         );
     }

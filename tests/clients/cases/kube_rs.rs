@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use crate::cases::{Case, cases};
+use crate::context::{CaseContext, GROUP, Server};
 use crate::embedded::Embedded;
-use crate::harness::{Client, PATIENCE, eventually};
-use crate::stage::{GROUP, Server, Stage};
+use crate::harness::{Client, TIMEOUT, eventually};
 
 pub(crate) const CASES: &[Case] = cases![Each:
     a_watcher_lists_in_pages_and_watches,
     a_watcher_streams_its_first_list,
     a_watcher_of_metadata_sees_no_more,
-    a_controller_reconciles_what_it_owns,
+    a_controller_reconciles_owned_objects,
 ];
-pub(crate) const OWN: &[Case] = cases![Own: a_watcher_goes_on_after_restarts, a_watcher_goes_on_after_broken_watches];
+pub(crate) const OWN: &[Case] = cases![Own: a_watcher_continues_after_restarts, a_watcher_continues_after_broken_watches];
 
 fn gauges() -> ApiResource {
     ApiResource {
@@ -76,7 +76,7 @@ impl Seen {
     }
 
     fn has(&self, line: &str) {
-        eventually(&format!("the watcher tells {line:?}, not only {:?}", self.lines.lock()), PATIENCE / 2, || {
+        eventually(&format!("the watcher tells {line:?}, not only {:?}", self.lines.lock()), TIMEOUT / 2, || {
             self.lines.lock().iter().any(|one| one == line).then_some(())
         });
     }
@@ -111,17 +111,17 @@ fn show(object: &DynamicObject) -> String {
     format!("{} {}", object.name_any(), object.data["spec"]["size"])
 }
 
-fn api(stage: &Stage<'_>, client: &Client) -> Api<DynamicObject> {
-    Api::namespaced_with(client.parts().0, &stage.namespace, &gauges())
+fn api(context: &CaseContext<'_>, client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.parts().0, &context.namespace, &gauges())
 }
 
 /// Follows existing objects with a watcher, and then each change.
-fn follow(stage: &Stage<'_>, server: &Server, config: watcher::Config) {
-    let collection = stage.path("clients.kopfd.dev/v1/gauges");
+fn follow(context: &CaseContext<'_>, server: &Server, config: watcher::Config) {
+    let collection = context.path("clients.kopfd.dev/v1/gauges");
     for (name, size) in [("a", 1), ("b", 2), ("c", 3)] {
         server.client.create(&collection, &gauge(name, size));
     }
-    let seen = Seen::collect(&server.client, watcher(api(stage, &server.client), config), show);
+    let seen = Seen::collect(&server.client, watcher(api(context, &server.client), config), show);
     seen.has("done");
     let mut first = seen.lines();
     first.sort();
@@ -133,18 +133,18 @@ fn follow(stage: &Stage<'_>, server: &Server, config: watcher::Config) {
     assert_eq!(seen.lines()[5..], ["apply d 4", "apply a 9", "delete b 2"]);
 }
 
-fn a_watcher_lists_in_pages_and_watches(stage: &Stage<'_>, server: &Server) {
-    follow(stage, server, watcher::Config::default().page_size(2));
+fn a_watcher_lists_in_pages_and_watches(context: &CaseContext<'_>, server: &Server) {
+    follow(context, server, watcher::Config::default().page_size(2));
 }
 
-fn a_watcher_streams_its_first_list(stage: &Stage<'_>, server: &Server) {
-    follow(stage, server, watcher::Config::default().streaming_lists());
+fn a_watcher_streams_its_first_list(context: &CaseContext<'_>, server: &Server) {
+    follow(context, server, watcher::Config::default().streaming_lists());
 }
 
-fn a_watcher_of_metadata_sees_no_more(stage: &Stage<'_>, server: &Server) {
-    let collection = stage.path("clients.kopfd.dev/v1/gauges");
+fn a_watcher_of_metadata_sees_no_more(context: &CaseContext<'_>, server: &Server) {
+    let collection = context.path("clients.kopfd.dev/v1/gauges");
     server.client.create(&collection, &gauge("a", 1));
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(server.client.parts().0, &stage.namespace, &gauges());
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(server.client.parts().0, &context.namespace, &gauges());
     let events = watcher(api, watcher::Config::default());
     let seen = Seen::collect(&server.client, events, |object| {
         format!("{} {}", object.name_any(), object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default())
@@ -182,25 +182,25 @@ async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<
     Ok(Action::requeue(Duration::from_mins(5)))
 }
 
-fn a_controller_reconciles_what_it_owns(stage: &Stage<'_>, server: &Server) {
+fn a_controller_reconciles_owned_objects(context: &CaseContext<'_>, server: &Server) {
     let (client, runtime) = server.client.parts();
-    let context = Arc::new(Context { client: client.clone(), calls: AtomicUsize::new(0) });
+    let shared = Arc::new(Context { client: client.clone(), calls: AtomicUsize::new(0) });
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let controller = Controller::new_with(api(stage, &server.client), watcher::Config::default(), gauges())
-        .owns(Api::<ConfigMap>::namespaced(client, &stage.namespace), watcher::Config::default())
+    let controller = Controller::new_with(api(context, &server.client), watcher::Config::default(), gauges())
+        .owns(Api::<ConfigMap>::namespaced(client, &context.namespace), watcher::Config::default())
         .graceful_shutdown_on(stopped.map(drop))
-        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::clone(&context));
+        .run(reconcile, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::clone(&shared));
     let failures = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&failures);
+    let received = Arc::clone(&failures);
     let work = controller.for_each(move |result| {
         // An object may be gone before its turn comes.
         let is_worth_telling = |error: &String| !error.contains("ObjectNotFound");
-        told.lock().extend(result.err().map(|error| format!("{error:?}")).filter(is_worth_telling));
+        received.lock().extend(result.err().map(|error| format!("{error:?}")).filter(is_worth_telling));
         std::future::ready(())
     });
     let task = TaskTracker::new().spawn_on(work, runtime.handle());
 
-    let (collection, maps) = (stage.path("clients.kopfd.dev/v1/gauges"), stage.path("configmaps"));
+    let (collection, maps) = (context.path("clients.kopfd.dev/v1/gauges"), context.path("configmaps"));
     server.client.create(&collection, &gauge("one", 1));
     server.object(&format!("{collection}/one"), "is reconciled", |object| {
         assert_eq!(*failures.lock(), Vec::<String>::new());
@@ -221,20 +221,20 @@ fn a_controller_reconciles_what_it_owns(stage: &Stage<'_>, server: &Server) {
     server.gone(&format!("{maps}/one"));
     drop(stop);
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), task).await }).expect("the controller stops").expect("well");
-    let calls = context.calls.load(Ordering::Relaxed);
+    let calls = shared.calls.load(Ordering::Relaxed);
     assert!((4..30).contains(&calls), "{calls} calls");
     assert_eq!(*failures.lock(), Vec::<String>::new());
 }
 
 /// A server with durable objects stops or crashes, and restarts: the watcher misses nothing.
-fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
-    let world = stage.world();
-    let mut server = Embedded::start_with_data(&world.tools().kopfd, &stage.directory.join("server"), world.runtime());
+fn a_watcher_continues_after_restarts(context: &CaseContext<'_>) {
+    let servers = context.servers();
+    let mut server = Embedded::start_with_data(&servers.tools().kopfd, &context.directory.join("server"), servers.runtime());
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
-    let maps = stage.path("configmaps");
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
+    let maps = context.path("configmaps");
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &stage.namespace);
+    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &context.namespace);
     client.create(&maps, &map("before"));
     let events = watcher(api, watcher::Config::default()).backoff(Steady);
     let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());
@@ -244,32 +244,32 @@ fn a_watcher_goes_on_after_restarts(stage: &Stage<'_>) {
         let name = format!("after-{round}");
         server.client().create(&maps, &map(&name));
         let is_seen = || seen.lines().iter().any(|line| *line == format!("apply {name}") || *line == format!("first {name}"));
-        eventually("the watcher sees what came after the restart", PATIENCE, || is_seen().then_some(()));
+        eventually("the watcher sees what came after the restart", TIMEOUT, || is_seen().then_some(()));
     }
     server.client().delete(&format!("{maps}/before"));
     seen.has("delete before");
 }
 
 /// Watches end in all possible ways: finally the watcher knows all existing objects.
-fn a_watcher_goes_on_after_broken_watches(stage: &Stage<'_>) {
-    let world = stage.world();
-    let directory = stage.directory.join("server");
-    let server = Embedded::start_with_broken_watches(&world.tools().kopfd, &directory, world.runtime(), "configmaps");
+fn a_watcher_continues_after_broken_watches(context: &CaseContext<'_>) {
+    let servers = context.servers();
+    let directory = context.directory.join("server");
+    let server = Embedded::start_with_broken_watches(&servers.tools().kopfd, &directory, servers.runtime(), "configmaps");
     let client = server.client();
-    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}));
-    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &stage.namespace);
+    client.create("/api/v1/namespaces", &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": context.namespace}}));
+    let api: Api<ConfigMap> = Api::namespaced(client.parts().0, &context.namespace);
     let events = watcher(api, watcher::Config::default()).backoff(Steady);
     let seen = Seen::collect(&client, events, |object: &ConfigMap| object.meta().name.clone().unwrap_or_default());
     for number in 0..20 {
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{number}")}});
-        client.create(&stage.path("configmaps"), &map);
+        client.create(&context.path("configmaps"), &map);
         std::thread::sleep(Duration::from_millis(100));
     }
-    eventually("every fault has struck", PATIENCE, || (server.strikes() == 6).then_some(()));
-    client.delete(&stage.path("configmaps/m0"));
+    eventually("every fault has struck", TIMEOUT, || (server.strikes() == 6).then_some(()));
+    client.delete(&context.path("configmaps/m0"));
     seen.has("delete m0");
     for number in 0..20 {
         let is_told = |line: &String| *line == format!("apply m{number}") || *line == format!("first m{number}");
-        assert!(seen.lines().iter().any(is_told), "m{number} is told");
+        assert!(seen.lines().iter().any(is_told), "m{number} is reported");
     }
 }

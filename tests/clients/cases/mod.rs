@@ -6,8 +6,8 @@ mod kube_rs;
 mod kubectl;
 mod python;
 
+use crate::context::{CaseContext, Server, Servers};
 use crate::harness::caught;
-use crate::stage::{Server, Stage, World};
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -17,18 +17,18 @@ pub(crate) struct Case {
     /// The tested property, as a sentence.
     pub(crate) name: &'static str,
     /// How it is run.
-    pub(crate) play: Play,
+    pub(crate) run: Run,
 }
 
 /// How a case is run.
 #[derive(Clone, Copy)]
-pub(crate) enum Play {
+pub(crate) enum Run {
     /// Once, with both servers.
-    Both(fn(&Stage<'_>)),
+    Both(fn(&CaseContext<'_>)),
     /// Once with each server.
-    Each(fn(&Stage<'_>, &Server)),
+    Each(fn(&CaseContext<'_>, &Server)),
     /// Once, with its own embedded servers.
-    Own(fn(&Stage<'_>)),
+    Own(fn(&CaseContext<'_>)),
 }
 
 /// A unit of execution: a case with its servers.
@@ -40,8 +40,8 @@ pub(crate) struct Part {
 
 /// Creates a table of cases from functions, whose names are the sentences.
 macro_rules! cases {
-    ($how:ident: $($play:ident),* $(,)?) => {
-        &[$(crate::cases::Case { module: module_path!(), name: stringify!($play), play: crate::cases::Play::$how($play) }),*]
+    ($how:ident: $($run:ident),* $(,)?) => {
+        &[$(crate::cases::Case { module: module_path!(), name: stringify!($run), run: crate::cases::Run::$how($run) }),*]
     };
 }
 pub(crate) use cases;
@@ -49,9 +49,9 @@ pub(crate) use cases;
 /// Returns all units, in the order of their start.
 pub(crate) fn all() -> Vec<Part> {
     let cases = [go::OWN, kube_rs::OWN, kopf::CASES, kubectl::cases().as_slice(), go::CASES, python::CASES, kube_rs::CASES].concat();
-    let parts = cases.into_iter().flat_map(|case| match case.play {
-        Play::Both(_) | Play::Own(_) => vec![Part { case, server: None }],
-        Play::Each(_) => vec![Part { case, server: Some(0) }, Part { case, server: Some(1) }],
+    let parts = cases.into_iter().flat_map(|case| match case.run {
+        Run::Both(_) | Run::Own(_) => vec![Part { case, server: None }],
+        Run::Each(_) => vec![Part { case, server: Some(0) }, Part { case, server: Some(1) }],
     });
     parts.collect()
 }
@@ -68,13 +68,13 @@ impl Part {
     }
 
     /// Runs it.
-    pub(crate) fn play(&self, number: usize, world: &World) -> Result<(), String> {
-        let stage = caught(|| Stage::new(world, &self.title(), number))?;
-        let played = caught(|| match (self.case.play, self.server) {
-            (Play::Both(play) | Play::Own(play), _) => play(&stage),
-            (Play::Each(play), server) => play(&stage, &world.servers()[server.unwrap_or_default()]),
+    pub(crate) fn run(&self, number: usize, servers: &Servers) -> Result<(), String> {
+        let context = caught(|| CaseContext::new(servers, &self.title(), number))?;
+        let outcome = caught(|| match (self.case.run, self.server) {
+            (Run::Both(run) | Run::Own(run), _) => run(&context),
+            (Run::Each(run), server) => run(&context, &servers.servers()[server.unwrap_or_default()]),
         });
-        played.map_err(|story| format!("{story}\n{}", stage.last_words()))?;
-        stage.verdict()
+        outcome.map_err(|message| format!("{message}\n{}", context.output_tail()))?;
+        context.verdict()
     }
 }

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Call, Case, Engine, Handler, Kind, Scene, Version, is_handled, last_handled, progress};
+use crate::harness::{Call, Case, Engine, Handler, Kind, TestContext, Version, is_handled, last_handled, progress};
 
 pub(crate) const CASES: &[Case] = cases![
     crashes_of_the_first_operator_lose_and_repeat_nothing,
@@ -22,20 +22,20 @@ pub(crate) const CASES: &[Case] = cases![
 /// Number of operators that are crashed in parallel.
 const LANES: u64 = 4;
 
-fn crashes_of_the_first_operator_lose_and_repeat_nothing(scene: &Scene<'_>) {
-    crashes(scene, 1);
+fn crashes_of_the_first_operator_lose_and_repeat_nothing(context: &TestContext<'_>) {
+    crashes(context, 1);
 }
 
-fn crashes_of_the_second_operator_lose_and_repeat_nothing(scene: &Scene<'_>) {
-    crashes(scene, 2);
+fn crashes_of_the_second_operator_lose_and_repeat_nothing(context: &TestContext<'_>) {
+    crashes(context, 2);
 }
 
-fn crashes_of_the_third_operator_lose_and_repeat_nothing(scene: &Scene<'_>) {
-    crashes(scene, 3);
+fn crashes_of_the_third_operator_lose_and_repeat_nothing(context: &TestContext<'_>) {
+    crashes(context, 3);
 }
 
-fn crashes_of_the_fourth_operator_lose_and_repeat_nothing(scene: &Scene<'_>) {
-    crashes(scene, 4);
+fn crashes_of_the_fourth_operator_lose_and_repeat_nothing(context: &TestContext<'_>) {
+    crashes(context, 4);
 }
 
 const CREATION: [&str; 3] = ["first", "second", "third"];
@@ -53,35 +53,35 @@ enum Fate {
     Deleted,
 }
 
-fn crashes(scene: &Scene<'_>, lane: u64) {
+fn crashes(context: &TestContext<'_>, lane: u64) {
     let from_environment = |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let crashes = from_environment("KOPFD_CLUSTER_KILLS", 200) / LANES;
     let seed = from_environment("KOPFD_CLUSTER_SEED", 1) * 100 + lane;
     let mut dice = StdRng::seed_from_u64(seed);
-    let kind = scene.thing();
-    let record = scene.record(&kind);
+    let kind = context.thing();
+    let record = context.record(&kind);
     let handlers = handlers();
     let mut objects: Vec<(String, Fate)> = Vec::new();
     for number in 0..crashes {
-        let operator = scene.operator_of(Engine::under_test(), &kind, &handlers);
-        let noted = scene.calls().len();
+        let operator = context.operator_of(Engine::under_test(), &kind, &handlers);
+        let noted = context.calls().len();
         let name = format!("object-{number:03}");
-        scene.create(&kind, &name, spec(&mut dice));
+        context.create(&kind, &name, spec(&mut dice));
         objects.push((name, [Fate::Created, Fate::Changed, Fate::Deleted][dice.random_range(0..3)]));
-        push_on(scene, &kind, &objects);
+        push_on(context, &kind, &objects);
         // Most crashes happen during the work of an operator, some during its start.
         if dice.random_ratio(4, 5) {
-            scene.eventually(&format!("a call after crash {number} (seed {seed})"), || (scene.calls().len() > noted).then_some(()));
+            context.eventually(&format!("a call after crash {number} (seed {seed})"), || (context.calls().len() > noted).then_some(()));
         }
         std::thread::sleep(Duration::from_millis(dice.random_range(0..700)));
-        scene.kill(&operator);
+        context.kill(&operator);
     }
-    let _last = scene.operator_of(Engine::under_test(), &kind, &handlers);
-    scene.eventually_within(Duration::from_mins(3), &format!("everything is handled in the end (seed {seed})"), || {
-        push_on(scene, &kind, &objects).then_some(())
+    let _last = context.operator_of(Engine::under_test(), &kind, &handlers);
+    context.eventually_within(Duration::from_mins(3), &format!("everything is handled in the end (seed {seed})"), || {
+        push_on(context, &kind, &objects).then_some(())
     });
     std::thread::sleep(Duration::from_secs(2));
-    let calls = scene.calls();
+    let calls = context.calls();
     for (name, fate) in &objects {
         let calls: Vec<&Call> = calls.iter().filter(|call| call.object == *name).collect();
         check(name, *fate, &calls, &record.versions(name), seed);
@@ -112,8 +112,8 @@ fn spec(dice: &mut StdRng) -> Value {
 }
 
 /// Takes the next step for every handled object, and tells whether all are finished.
-fn push_on(scene: &Scene<'_>, kind: &Kind, objects: &[(String, Fate)]) -> bool {
-    let present = scene.client().list(&kind.collection(&scene.namespace));
+fn push_on(context: &TestContext<'_>, kind: &Kind, objects: &[(String, Fate)]) -> bool {
+    let present = context.client().list(&kind.collection(&context.namespace));
     objects.iter().all(|(name, fate)| {
         let Some(object) = present.iter().find(|object| object["metadata"]["name"] == **name) else {
             return *fate == Fate::Deleted;
@@ -123,11 +123,11 @@ fn push_on(scene: &Scene<'_>, kind: &Kind, objects: &[(String, Fate)]) -> bool {
             _ if !settled || object["metadata"]["deletionTimestamp"].is_string() => false,
             (Fate::Created, _) | (Fate::Changed, Some(2)) => true,
             (Fate::Changed | Fate::Deleted, Some(1)) => {
-                scene.merge(kind, name, json!({"spec": {"size": 2}}));
+                context.merge(kind, name, json!({"spec": {"size": 2}}));
                 false
             }
             (Fate::Deleted, _) => {
-                scene.delete(kind, name);
+                context.delete(kind, name);
                 false
             }
             (Fate::Changed, size) => panic!("an object of size {size:?}"),
@@ -141,19 +141,19 @@ fn check(name: &str, fate: Fate, calls: &[&Call], versions: &[Version], seed: u6
         Fate::Changed => [&CREATION[..], &UPDATE].concat(),
         Fate::Deleted => [&CREATION[..], &UPDATE, &DELETION].concat(),
     };
-    let told = || format!("{name} (seed {seed}): {:#?}", calls.iter().map(|call| (call.revision, call.short())).collect::<Vec<_>>());
+    let report = || format!("{name} (seed {seed}): {:#?}", calls.iter().map(|call| (call.revision, call.short())).collect::<Vec<_>>());
     for handler in &expected {
-        assert!(calls.iter().any(|call| call.handler == *handler), "{handler} was lost for {}", told());
+        assert!(calls.iter().any(|call| call.handler == *handler), "{handler} was lost for {}", report());
     }
     for call in calls {
-        assert!(expected.contains(&call.handler.as_str()), "{} had no reason for {}", call.short(), told());
+        assert!(expected.contains(&call.handler.as_str()), "{} had no reason for {}", call.short(), report());
         let before = versions.iter().rev().find(|version| version.revision < call.revision).and_then(|version| version.object.as_ref());
-        let object = before.unwrap_or_else(|| panic!("{} was called for no object at all: {}", call.short(), told()));
+        let object = before.unwrap_or_else(|| panic!("{} was called for no object at all: {}", call.short(), report()));
         let stored = progress(object, &call.handler);
         let done = stored.as_ref().is_some_and(|record| record["success"] == true) || is_over(object, &call.handler);
-        assert!(!done, "{} at {} was repeated after its success was stored, for {}", call.short(), call.revision, told());
+        assert!(!done, "{} at {} was repeated after its success was stored, for {}", call.short(), call.revision, report());
         let attempts = stored.and_then(|record| record["retries"].as_u64()).unwrap_or(0);
-        assert_eq!(call.retry, attempts, "{} at {} has another count than the object, for {}", call.short(), call.revision, told());
+        assert_eq!(call.retry, attempts, "{} at {} has another count than the object, for {}", call.short(), call.revision, report());
     }
 }
 

@@ -7,17 +7,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Kind, Launch, Operator, Scene, has_finalizer, is_handled, last_handled};
+use crate::harness::{Case, Kind, Launch, Operator, TestContext, has_finalizer, is_handled, last_handled};
 
 pub(crate) const CASES: &[Case] = cases![
-    the_database_example_does_what_it_says,
-    the_database_example_tells_why_it_cannot_provision,
-    the_errors_of_the_exceptions_example_end_as_its_table_says,
+    the_database_example_reconciles_its_children,
+    the_database_example_reports_why_it_cannot_provision,
+    the_errors_of_the_exceptions_example_match_its_table,
     the_sub_handlers_example_handles_each_item,
     the_handlers_example_calls_each_handler_for_its_cause,
-    the_children_example_makes_a_job_that_goes_with_its_parent,
-    the_events_example_reports_pods_and_leaves_them_alone,
-    the_filtering_example_calls_what_its_filters_let_through,
+    the_children_example_makes_a_job_that_is_deleted_with_its_parent,
+    the_events_example_reports_pods_without_changing_them,
+    the_filtering_example_calls_only_matching_handlers,
     the_minimal_example_returns_a_result,
 ];
 
@@ -46,15 +46,15 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 /// Applies the definition of an example's kind, and waits until it is served.
-pub(crate) fn apply_definition(scene: &Scene<'_>, name: &str) {
+pub(crate) fn apply_definition(context: &TestContext<'_>, name: &str) {
     let file = example(name).join("crd.yaml").display().to_string();
     // Several cases may do this at once, which server-side apply supports.
-    scene.cluster().kubectl_ok(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
-    scene.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", &file]);
+    context.cluster().kubectl_ok(&["apply", "--server-side", "--force-conflicts", "-f", &file]);
+    context.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", &file]);
 }
 
 /// Returns the existing children of a database, by their names and owner.
-pub(crate) fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Value> {
+pub(crate) fn database_children(context: &TestContext<'_>, database: &Value) -> Vec<Value> {
     let (name, namespace) = (&database["metadata"]["name"], &database["metadata"]["namespace"]);
     let (name, namespace) = (name.as_str().expect("it has a name"), namespace.as_str().expect("it has a namespace"));
     let paths = [
@@ -63,7 +63,7 @@ pub(crate) fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Valu
         format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}-data"),
         format!("/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}-backup"),
     ];
-    let children: Vec<Value> = paths.iter().filter_map(|path| scene.client().get(path)).collect();
+    let children: Vec<Value> = paths.iter().filter_map(|path| context.client().get(path)).collect();
     for child in &children {
         let owner = &child["metadata"]["ownerReferences"][0];
         assert_eq!(
@@ -76,48 +76,49 @@ pub(crate) fn database_children(scene: &Scene<'_>, database: &Value) -> Vec<Valu
 }
 
 /// Starts an example's operator and applies its object in the namespace of the case.
-fn run(scene: &Scene<'_>, name: &str) -> Rc<Operator> {
-    apply_definition(scene, name);
-    let operator = scene.start(&scene.launch_source(&example(name).join("operator.yaml")));
+fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
+    apply_definition(context, name);
+    let operator = context.start(&context.launch_source(&example(name).join("operator.yaml")));
     // Objects that exist before the watch are listed; later ones are added.
-    log_says(scene, &operator, " watches ");
-    apply_object(scene, name);
+    log_says(context, &operator, " watches ");
+    apply_object(context, name);
     operator
 }
 
-fn apply_object(scene: &Scene<'_>, name: &str) {
+fn apply_object(context: &TestContext<'_>, name: &str) {
     let file = example(name).join("obj.yaml").display().to_string();
-    scene.cluster().kubectl_ok(&["apply", "-n", &scene.namespace, "-f", &file]);
+    context.cluster().kubectl_ok(&["apply", "-n", &context.namespace, "-f", &file]);
 }
 
-fn log_says(scene: &Scene<'_>, operator: &Operator, line: &str) {
-    scene.eventually(&format!("the log says {line:?}"), || operator.log().contains(line).then_some(()));
+fn log_says(context: &TestContext<'_>, operator: &Operator, line: &str) {
+    context.eventually(&format!("the log says {line:?}"), || operator.log().contains(line).then_some(()));
 }
 
-fn the_minimal_example_returns_a_result(scene: &Scene<'_>) {
-    let operator = run(scene, "01-minimal");
-    let object = scene.handled(&SMALL.kind(), "first-steps");
+fn the_minimal_example_returns_a_result(context: &TestContext<'_>) {
+    let operator = run(context, "01-minimal");
+    let object = context.handled(&SMALL.kind(), "first-steps");
     assert_eq!(object["status"], json!({"on_create": {"message": "will take 1m"}}));
-    log_says(scene, &operator, "first-steps wants to take 1m.");
-    log_says(scene, &operator, "Handler 'on_create' succeeded.");
+    log_says(context, &operator, "first-steps wants to take 1m.");
+    log_says(context, &operator, "Handler 'on_create' succeeded.");
 }
 
-fn the_children_example_makes_a_job_that_goes_with_its_parent(scene: &Scene<'_>) {
-    run(scene, "02-children");
-    let parent = scene.handled(&SMALL.kind(), "parent");
-    let path = format!("/apis/batch/v1/namespaces/{}/jobs/parent-job", scene.namespace);
-    let job = scene.client().get(&path).expect("the job is there");
+fn the_children_example_makes_a_job_that_is_deleted_with_its_parent(context: &TestContext<'_>) {
+    run(context, "02-children");
+    let parent = context.handled(&SMALL.kind(), "parent");
+    let path = format!("/apis/batch/v1/namespaces/{}/jobs/parent-job", context.namespace);
+    let job = context.client().get(&path).expect("the job is there");
     assert_eq!(parent["status"]["on_create"], json!({"job": "parent-job", "uid": job["metadata"]["uid"]}));
     assert_eq!(job["metadata"]["labels"]["family"], "example", "labels are inherited");
     let owner = &job["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["uid"], &owner["kind"]), (&parent["metadata"]["uid"], &json!("KopfdExample")));
-    scene.delete(&SMALL.kind(), "parent");
-    scene.eventually_within(Duration::from_mins(2), "the job goes with its parent", || scene.client().get(&path).is_none().then_some(()));
+    context.delete(&SMALL.kind(), "parent");
+    context
+        .eventually_within(Duration::from_mins(2), "the job goes with its parent", || context.client().get(&path).is_none().then_some(()));
 }
 
-fn the_errors_of_the_exceptions_example_end_as_its_table_says(scene: &Scene<'_>) {
-    let operator = run(scene, "03-exceptions");
-    let object = scene.handled(&SMALL.kind(), "trouble");
+fn the_errors_of_the_exceptions_example_match_its_table(context: &TestContext<'_>) {
+    let operator = run(context, "03-exceptions");
+    let object = context.handled(&SMALL.kind(), "trouble");
     assert_eq!(object["status"], json!({"not_ready_yet": {"attempts": 3}}));
     for line in [
         "Handler 'not_ready_yet' failed temporarily: not ready yet",
@@ -127,94 +128,94 @@ fn the_errors_of_the_exceptions_example_end_as_its_table_says(scene: &Scene<'_>)
         "Handler 'slow' failed temporarily but will time out after 5",
         "Creation is processed: 2 succeeded; 3 failed.",
     ] {
-        log_says(scene, &operator, line);
+        log_says(context, &operator, line);
     }
     assert!(!operator.log().contains("dropped it, attempt 4"), "three attempts are the limit");
 }
 
-fn the_handlers_example_calls_each_handler_for_its_cause(scene: &Scene<'_>) {
+fn the_handlers_example_calls_each_handler_for_its_cause(context: &TestContext<'_>) {
     let kind = SMALL.kind();
-    let operator = run(scene, "05-handlers");
-    scene.handled(&kind, "lifetime");
+    let operator = run(context, "05-handlers");
+    context.handled(&kind, "lifetime");
     for line in ["Event ADDED of lifetime.", "Created with size 1.", "The size goes from nothing to 1."] {
-        log_says(scene, &operator, line);
+        log_says(context, &operator, line);
     }
-    scene.merge(&kind, "lifetime", json!({"spec": {"size": 2}}));
-    scene.handled_again(&kind, "lifetime");
-    log_says(scene, &operator, "change spec.size: 1 -> 2");
-    log_says(scene, &operator, "The size goes from 1 to 2.");
-    scene.merge(&kind, "lifetime", json!({"spec": {"colour": "blue"}}));
-    let object = scene.handled_again(&kind, "lifetime");
+    context.merge(&kind, "lifetime", json!({"spec": {"size": 2}}));
+    context.handled_again(&kind, "lifetime");
+    log_says(context, &operator, "change spec.size: 1 -> 2");
+    log_says(context, &operator, "The size goes from 1 to 2.");
+    context.merge(&kind, "lifetime", json!({"spec": {"colour": "blue"}}));
+    let object = context.handled_again(&kind, "lifetime");
     assert_eq!((&object["status"]["on_create"], &object["status"]["on_update"]), (&json!({"size": 1}), &json!({"changes": 1})));
     assert_eq!(operator.log().matches("The size goes").count(), 2, "the field handler sees its field only");
-    scene.stop(&operator);
-    let second = scene.start(&scene.launch_source(&example("05-handlers").join("operator.yaml")));
-    log_says(scene, &second, "Back at work on lifetime.");
-    scene.delete(&kind, "lifetime");
-    scene.gone(&kind, "lifetime");
-    log_says(scene, &second, "Farewell to lifetime.");
-    log_says(scene, &second, "Event DELETED of lifetime.");
+    context.stop(&operator);
+    let second = context.start(&context.launch_source(&example("05-handlers").join("operator.yaml")));
+    log_says(context, &second, "Back at work on lifetime.");
+    context.delete(&kind, "lifetime");
+    context.gone(&kind, "lifetime");
+    log_says(context, &second, "Farewell to lifetime.");
+    log_says(context, &second, "Event DELETED of lifetime.");
     assert_eq!(second.log().matches("Created with size").count(), 1, "the creation is not repeated");
 }
 
-fn the_sub_handlers_example_handles_each_item(scene: &Scene<'_>) {
+fn the_sub_handlers_example_handles_each_item(context: &TestContext<'_>) {
     let kind = SMALL.kind();
-    let operator = run(scene, "07-subhandlers");
-    let object = scene.handled(&kind, "list");
+    let operator = run(context, "07-subhandlers");
+    let object = context.handled(&kind, "list");
     for (item, attempts) in [("easy", 1), ("stubborn", 2), ("plain", 1)] {
         assert_eq!(object["status"][format!("each_item/{item}")], json!({"item": item, "attempts": attempts}));
         assert_eq!(operator.log().matches(&format!("Item {item} is done.")).count(), 1, "each item is done once");
     }
-    scene.merge(&kind, "list", json!({"spec": {"items": ["easy", "new"]}}));
-    let object = scene.handled_again(&kind, "list");
+    context.merge(&kind, "list", json!({"spec": {"items": ["easy", "new"]}}));
+    let object = context.handled_again(&kind, "list");
     assert_eq!(object["status"]["each_item/new"], json!({"item": "new", "attempts": 1}));
 }
 
-fn the_events_example_reports_pods_and_leaves_them_alone(scene: &Scene<'_>) {
-    let operator = scene.start(&scene.launch_source(&example("08-events").join("operator.yaml")));
+fn the_events_example_reports_pods_without_changing_them(context: &TestContext<'_>) {
+    let operator = context.start(&context.launch_source(&example("08-events").join("operator.yaml")));
     let pods = Kind::core("Pod", "pods", true);
-    apply_object(scene, "08-events");
-    log_says(scene, &operator, "Event 1 of pod watched-pod:");
-    log_says(scene, &operator, "A marked pod: watched-pod at version");
-    let before = scene.get(&pods, "watched-pod").expect("it is there");
-    scene.merge(&pods, "watched-pod", json!({"metadata": {"labels": {"colour": "red"}}}));
-    log_says(scene, &operator, "of pod watched-pod: MODIFIED, phase Pending.");
-    let after = scene.get(&pods, "watched-pod").expect("it is there");
+    apply_object(context, "08-events");
+    log_says(context, &operator, "Event 1 of pod watched-pod:");
+    log_says(context, &operator, "A marked pod: watched-pod at version");
+    let before = context.get(&pods, "watched-pod").expect("it is there");
+    context.merge(&pods, "watched-pod", json!({"metadata": {"labels": {"colour": "red"}}}));
+    log_says(context, &operator, "of pod watched-pod: MODIFIED, phase Pending.");
+    let after = context.get(&pods, "watched-pod").expect("it is there");
     for part in ["annotations", "finalizers"] {
         assert_eq!(before["metadata"].get(part), after["metadata"].get(part), "events leave no trace");
     }
     assert!(!has_finalizer(&after) && last_handled(&after).is_none());
-    scene.delete(&pods, "watched-pod");
-    log_says(scene, &operator, "of pod watched-pod: DELETED");
+    context.delete(&pods, "watched-pod");
+    log_says(context, &operator, "of pod watched-pod: DELETED");
 }
 
-fn the_filtering_example_calls_what_its_filters_let_through(scene: &Scene<'_>) {
+fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>) {
     let kind = SMALL.kind();
-    run(scene, "11-filtering");
+    run(context, "11-filtering");
     let called = |object: &Value| -> Vec<String> { object["status"].as_object().expect("there are results").keys().cloned().collect() };
     let mut expected =
         ["by_absence", "by_choice", "by_expression", "by_label", "by_length", "by_pattern", "by_presence", "by_value/spec.mode"]
             .map(String::from)
             .to_vec();
-    assert_eq!(called(&scene.handled(&kind, "choosy")), expected);
-    scene.merge(&kind, "choosy", json!({"spec": {"mode": "slow", "replicas": 5}}));
+    assert_eq!(called(&context.handled(&kind, "choosy")), expected);
+    context.merge(&kind, "choosy", json!({"spec": {"mode": "slow", "replicas": 5}}));
     expected.extend(["by_change/spec.mode", "by_growth/spec.replicas"].map(String::from));
     expected.sort();
-    assert_eq!(called(&scene.handled_again(&kind, "choosy")), expected);
-    scene.merge(&kind, "choosy", json!({"spec": {"mode": "fast", "replicas": 1}}));
-    assert_eq!(called(&scene.handled_again(&kind, "choosy")), expected, "neither filter lets the way back through");
+    assert_eq!(called(&context.handled_again(&kind, "choosy")), expected);
+    context.merge(&kind, "choosy", json!({"spec": {"mode": "fast", "replicas": 1}}));
+    assert_eq!(called(&context.handled_again(&kind, "choosy")), expected, "neither filter lets the way back through");
 }
 
-fn the_database_example_does_what_it_says(scene: &Scene<'_>) {
-    apply_definition(scene, "database");
+fn the_database_example_reconciles_its_children(context: &TestContext<'_>) {
+    apply_definition(context, "database");
     let kind = DATABASE.kind();
     let production = |launch: Launch| Launch { namespaces: vec!["production".into()], ..launch };
-    let operator = scene.start(&production(scene.launch_source(&example("database").join("operator.yaml"))));
-    scene.cluster().kubectl_ok(&["apply", "-f", &example("database").join("obj.yaml").display().to_string()]);
+    let operator = context.start(&production(context.launch_source(&example("database").join("operator.yaml"))));
+    context.cluster().kubectl_ok(&["apply", "-f", &example("database").join("obj.yaml").display().to_string()]);
     let path = kind.path("production", "orders-db");
     let settled = |what: &str| {
-        scene.eventually(what, || {
-            let object = scene.client().get(&path)?;
+        context.eventually(what, || {
+            let object = context.client().get(&path)?;
             (is_handled(&object) && last_handled(&object).is_some_and(|essence| essence["spec"] == object["spec"])).then_some(object)
         })
     };
@@ -226,28 +227,28 @@ fn the_database_example_does_what_it_says(scene: &Scene<'_>) {
         let since = condition["lastTransitionTime"].as_str().expect("it has a time");
         since.parse::<jiff::Timestamp>().expect("the time can be read");
     }
-    let children = database_children(scene, &database);
+    let children = database_children(context, &database);
     assert_eq!(children.len(), 4, "all children are there: {children:#?}");
     check_stateful_set(&children[0]);
     assert_eq!(children[1]["spec"]["ports"][0]["port"], 5432);
     assert_eq!(children[2]["spec"]["resources"]["requests"]["storage"], "100Gi");
 
-    scene.client().merge(&path, &json!({"spec": {"replicas": 3, "storage": "200Gi"}}));
+    context.client().merge(&path, &json!({"spec": {"replicas": 3, "storage": "200Gi"}}));
     let database = settled("the database is scaled");
     assert_eq!(database["status"]["replicas"], 3);
     assert!(database["status"]["pendingAction"].as_str().is_some_and(|action| action.contains("200Gi")), "{database}");
-    assert_eq!(database_children(scene, &database)[0]["spec"]["replicas"], 3);
-    log_says(scene, &operator, "change spec.replicas: 2 -> 3");
+    assert_eq!(database_children(context, &database)[0]["spec"]["replicas"], 3);
+    log_says(context, &operator, "change spec.replicas: 2 -> 3");
 
     for (on, count) in [(false, 3), (true, 4)] {
-        scene.client().merge(&path, &json!({"spec": {"backupEnabled": on}}));
+        context.client().merge(&path, &json!({"spec": {"backupEnabled": on}}));
         let database = settled("the backups are toggled");
-        assert_eq!(database_children(scene, &database).len(), count, "backups are on: {on}");
+        assert_eq!(database_children(context, &database).len(), count, "backups are on: {on}");
     }
-    scene.client().delete(&path);
-    scene.eventually("the database is gone", || scene.client().get(&path).is_none().then_some(()));
-    scene.eventually_within(Duration::from_mins(2), "all children are gone", || {
-        database_children(scene, &database).is_empty().then_some(())
+    context.client().delete(&path);
+    context.eventually("the database is gone", || context.client().get(&path).is_none().then_some(()));
+    context.eventually_within(Duration::from_mins(2), "all children are gone", || {
+        database_children(context, &database).is_empty().then_some(())
     });
 }
 
@@ -262,14 +263,14 @@ fn check_stateful_set(set: &Value) {
     assert_eq!(container["resources"], resources);
 }
 
-fn the_database_example_tells_why_it_cannot_provision(scene: &Scene<'_>) {
-    apply_definition(scene, "database");
+fn the_database_example_reports_why_it_cannot_provision(context: &TestContext<'_>) {
+    apply_definition(context, "database");
     let kind = DATABASE.kind();
-    scene.start(&scene.launch_source(&example("database").join("operator.yaml")));
+    context.start(&context.launch_source(&example("database").join("operator.yaml")));
     // A name that is valid for a Database, and too long for a Service.
     let name = "x".repeat(63);
-    scene.create(&kind, &name, json!({"engine": "mysql", "version": "8", "storage": "1Gi"}));
-    let object = scene.handled(&kind, &name);
+    context.create(&kind, &name, json!({"engine": "mysql", "version": "8", "storage": "1Gi"}));
+    let object = context.handled(&kind, &name);
     assert_eq!(object["status"]["state"], "Failed", "{object}");
     assert!(object["status"]["error"].as_str().is_some_and(|error| !error.is_empty()), "{object}");
     let condition = &object["status"]["conditions"][0];

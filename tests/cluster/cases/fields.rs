@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::cases;
 use crate::differ::embedded::Embedded;
-use crate::differ::play::{Server as _, Who};
-use crate::harness::{Case, Scene};
+use crate::differ::run::{RequestUser, Server as _};
+use crate::harness::{Case, TestContext};
 
 pub(crate) const CASES: &[Case] = cases![built_in_kinds_have_the_fields_that_they_have_on_a_real_server];
 
@@ -20,7 +20,7 @@ const OTHERWISE: [(&str, &str); 2] = [
     ("ListMeta", "what lists say of themselves is described shortly"),
 ];
 
-fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<'_>) {
+fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(context: &TestContext<'_>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let embedded = Embedded::new();
     let ours = |path: &str| runtime.block_on(get(&embedded, path));
@@ -31,7 +31,7 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<
     for group in groups {
         let path = format!("/openapi/v3/{group}");
         let described = components(&ours(&path));
-        let real = components(&scene.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
+        let real = components(&context.client().get(&path).unwrap_or_else(|| panic!("the real server describes {group}")));
         for (name, fields) in &described {
             known += fields.len();
             match real.get(name) {
@@ -49,7 +49,7 @@ fn built_in_kinds_have_the_fields_that_they_have_on_a_real_server(scene: &Scene<
 
 async fn get(embedded: &Embedded, path: &str) -> Value {
     let request = Request::get(path).body(Bytes::new()).expect("a request");
-    let body = embedded.send(Who::Administrator, request).await.into_body().collect().await.expect("an answer in this process");
+    let body = embedded.send(RequestUser::Administrator, request).await.into_body().collect().await.expect("an answer in this process");
     serde_json::from_slice(&body.to_bytes()).expect("descriptions are JSON")
 }
 

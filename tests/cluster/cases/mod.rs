@@ -15,8 +15,8 @@ use crate::harness::Case;
 
 /// Creates a table of cases from functions, whose names are the sentences.
 macro_rules! cases {
-    ($($play:ident),* $(,)?) => {
-        &[$(crate::harness::Case { module: module_path!(), name: stringify!($play), play: $play }),*]
+    ($($run:ident),* $(,)?) => {
+        &[$(crate::harness::Case { module: module_path!(), name: stringify!($run), run: $run }),*]
     };
 }
 pub(crate) use cases;

@@ -14,8 +14,8 @@ use serde_json::Value;
 use super::cases;
 use crate::differ::answers;
 use crate::differ::case::{self, Case as Differential};
-use crate::differ::play::{Server, Who, play};
-use crate::harness::{Case, Cluster, Controllers, Scene};
+use crate::differ::run::{RequestUser, Server, run};
+use crate::harness::{Case, Cluster, Controllers, TestContext};
 
 pub(crate) const CASES: &[Case] = cases![the_real_server_answers_as_recorded];
 
@@ -26,21 +26,25 @@ const AT_ONCE: usize = 8;
 const REPETITIONS: usize = 3;
 
 /// The real server, with a client for each user.
-struct Real(BTreeMap<Who, kube::Client>);
+struct Real(BTreeMap<RequestUser, kube::Client>);
 
 impl Server for Real {
-    async fn send(&self, who: Who, request: Request<Bytes>) -> Response<Body> {
-        let client = &self.0[&who];
+    async fn send(&self, user: RequestUser, request: Request<Bytes>) -> Response<Body> {
+        let client = &self.0[&user];
         let answer = client.send(request.map(kube::client::Body::from)).await.expect("the server answers");
         answer.map(Body::new)
     }
 }
 
-fn the_real_server_answers_as_recorded(scene: &Scene<'_>) {
+fn the_real_server_answers_as_recorded(context: &TestContext<'_>) {
     // Its own cluster: the controllers of workloads would write in between.
-    let (directory, tools) = (scene.directory().join("cluster"), scene.cluster().tools());
+    let (directory, tools) = (context.directory().join("cluster"), context.cluster().tools());
     let cluster = Cluster::start(&directory, tools, Controllers::Housekeeping);
-    let real = Real([Who::Administrator, Who::Guest, Who::Stranger, Who::Nobody].map(|who| (who, cluster.connection(token(who)))).into());
+    let real = Real(
+        [RequestUser::Administrator, RequestUser::Guest, RequestUser::UnknownToken, RequestUser::Anonymous]
+            .map(|user| (user, cluster.connection(token(user))))
+            .into(),
+    );
     let real = &real;
     let (_, runtime) = cluster.client().parts();
     let topics = case::all();
@@ -49,11 +53,11 @@ fn the_real_server_answers_as_recorded(scene: &Scene<'_>) {
     let cases = topics.values().flatten().filter(is_chosen);
     let cases: Vec<&Differential> = cases.collect();
     let mut answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
-        futures::stream::iter(cases).map(|case| async move { (case, play(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
+        futures::stream::iter(cases).map(|case| async move { (case, run(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
     );
     if std::env::var_os("KOPFD_RECORD").is_none() {
         for (case, found) in &mut answers {
-            repeat(case, found, |again| runtime.block_on(play(real, again)));
+            repeat(case, found, |again| runtime.block_on(run(real, again)));
         }
     }
     let mut by_topic: BTreeMap<&str, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
@@ -94,14 +98,14 @@ fn describe_difference(report: &mut String, name: &str, recorded: Option<&Vec<Va
 
 /// Repeats a case while its answers differ from the recorded ones: a busy real server may be too late for a watch of one second, or not
 /// ready for a kind that it already serves.
-fn repeat(case: &Differential, found: &mut Vec<Value>, play: impl Fn(&Differential) -> Vec<Value>) {
+fn repeat(case: &Differential, found: &mut Vec<Value>, run: impl Fn(&Differential) -> Vec<Value>) {
     let recorded = answers::read(&case.topic);
     for number in 1..=REPETITIONS {
         if recorded.get(&case.name).is_none_or(|recorded| recorded == found) {
             return;
         }
         // Its objects may still be terminating.
-        *found = play(&Differential { id: format!("{}-{number}", case.id), ..case.clone() });
+        *found = run(&Differential { id: format!("{}-{number}", case.id), ..case.clone() });
     }
 }
 
@@ -119,11 +123,11 @@ fn write(topic: &str, played: &BTreeMap<String, Vec<Value>>) {
     std::fs::write(answers::path(topic), text).expect("the answers can be written");
 }
 
-fn token(who: Who) -> Option<&'static str> {
-    match who {
-        Who::Administrator => Some(crate::harness::admin_token()),
-        Who::Guest => Some(crate::harness::GUEST_TOKEN),
-        Who::Stranger => Some("nobody-knows-this"),
-        Who::Nobody => None,
+fn token(user: RequestUser) -> Option<&'static str> {
+    match user {
+        RequestUser::Administrator => Some(crate::harness::admin_token()),
+        RequestUser::Guest => Some(crate::harness::GUEST_TOKEN),
+        RequestUser::UnknownToken => Some("nobody-knows-this"),
+        RequestUser::Anonymous => None,
     }
 }

@@ -11,12 +11,12 @@ use kopfd::scenario::{Downtime, Expectation, Scenario, Step, StepAction, find};
 
 use super::cases;
 use super::examples::example;
-use crate::harness::{Case, Scene};
+use crate::harness::{Case, TestContext};
 
-mod ground;
+mod environment;
 mod log;
 
-use ground::Ground;
+use environment::RealEnvironment;
 
 pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_handlers_example_hold,
@@ -27,7 +27,7 @@ pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_filtering_example_hold,
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
-    what_is_left_out_of_scenarios_has_its_reason,
+    skipped_scenarios_have_a_reason,
 ];
 
 /// The examples: each has a case above.
@@ -67,39 +67,39 @@ const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
     ("database", "a server in trouble delays the provisioning and does not fail it", Obstacle::Faults),
 ];
 
-fn the_scenarios_of_the_minimal_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "01-minimal");
+fn the_scenarios_of_the_minimal_example_hold(context: &TestContext<'_>) {
+    run_all(context, "01-minimal");
 }
 
-fn the_scenarios_of_the_children_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "02-children");
+fn the_scenarios_of_the_children_example_hold(context: &TestContext<'_>) {
+    run_all(context, "02-children");
 }
 
-fn the_scenarios_of_the_exceptions_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "03-exceptions");
+fn the_scenarios_of_the_exceptions_example_hold(context: &TestContext<'_>) {
+    run_all(context, "03-exceptions");
 }
 
-fn the_scenarios_of_the_handlers_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "05-handlers");
+fn the_scenarios_of_the_handlers_example_hold(context: &TestContext<'_>) {
+    run_all(context, "05-handlers");
 }
 
-fn the_scenarios_of_the_sub_handlers_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "07-subhandlers");
+fn the_scenarios_of_the_sub_handlers_example_hold(context: &TestContext<'_>) {
+    run_all(context, "07-subhandlers");
 }
 
-fn the_scenarios_of_the_filtering_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "11-filtering");
+fn the_scenarios_of_the_filtering_example_hold(context: &TestContext<'_>) {
+    run_all(context, "11-filtering");
 }
 
-fn the_scenarios_of_the_database_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "database");
+fn the_scenarios_of_the_database_example_hold(context: &TestContext<'_>) {
+    run_all(context, "database");
 }
 
-fn the_scenarios_of_the_events_example_hold(scene: &Scene<'_>) {
-    play_all(scene, "08-events");
+fn the_scenarios_of_the_events_example_hold(context: &TestContext<'_>) {
+    run_all(context, "08-events");
 }
 
-fn what_is_left_out_of_scenarios_has_its_reason(_: &Scene<'_>) {
+fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {
     let entries = fs::read_dir(example("")).expect("there are examples");
     let names: BTreeSet<String> =
         entries.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect();
@@ -110,7 +110,7 @@ fn what_is_left_out_of_scenarios_has_its_reason(_: &Scene<'_>) {
         .filter_map(|(name, scenario)| Some(((name, scenario.name.clone()), obstacle(&scenario)?)))
         .collect();
     let listed = LEFT_OUT.into_iter().map(|(name, title, obstacle)| ((name, title.to_owned()), obstacle)).collect();
-    assert_eq!(found, listed, "what is left out is listed, and what is listed cannot be played");
+    assert_eq!(found, listed, "all skipped scenarios are listed, and no listed one can run");
 }
 
 fn scenarios(name: &str) -> Vec<Scenario> {
@@ -119,16 +119,16 @@ fn scenarios(name: &str) -> Vec<Scenario> {
     found.scenarios
 }
 
-fn play_all(scene: &Scene<'_>, name: &str) {
+fn run_all(context: &TestContext<'_>, name: &str) {
     let scenarios = scenarios(name);
-    let playable: Vec<&Scenario> = scenarios.iter().filter(|scenario| is_playable(scenario)).collect();
+    let playable: Vec<&Scenario> = scenarios.iter().filter(|scenario| is_runnable(scenario)).collect();
     assert!(!playable.is_empty(), "something of {name} is played");
     for (number, scenario) in playable.into_iter().enumerate() {
-        execute(&Ground::new(scene, scenario, number));
+        execute(&RealEnvironment::new(context, scenario, number));
     }
 }
 
-fn is_playable(scenario: &Scenario) -> bool {
+fn is_runnable(scenario: &Scenario) -> bool {
     matches!(obstacle(scenario), None | Some(Obstacle::Requests))
 }
 
@@ -158,43 +158,43 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
     }
 }
 
-fn execute(ground: &Ground<'_, '_>) {
-    let scenario = ground.scenario;
-    ground.give();
-    ground.start();
+fn execute(environment: &RealEnvironment<'_, '_>) {
+    let scenario = environment.scenario;
+    environment.give();
+    environment.start();
     for step in &scenario.steps {
         match &step.action {
-            StepAction::Settle { .. } => ground.settle(step),
+            StepAction::Settle { .. } => environment.settle(step),
             StepAction::Expect(expectation) => {
                 let without_requests = Expectation { requests: Vec::new(), ..(**expectation).clone() };
-                ground.expect(step, &without_requests);
+                environment.expect(step, &without_requests);
             }
             StepAction::Restart(downtime) => {
-                ground.stop();
-                away(ground, downtime);
+                environment.stop();
+                away(environment, downtime);
             }
             StepAction::Kill(downtime) => {
-                ground.kill();
-                away(ground, downtime);
+                environment.kill();
+                away(environment, downtime);
             }
-            _ => simple(ground, step),
+            _ => simple(environment, step),
         }
     }
-    ground.stop();
+    environment.stop();
 }
 
-fn away(ground: &Ground<'_, '_>, downtime: &Downtime) {
-    downtime.meanwhile.iter().for_each(|step| simple(ground, step));
+fn away(environment: &RealEnvironment<'_, '_>, downtime: &Downtime) {
+    downtime.meanwhile.iter().for_each(|step| simple(environment, step));
     std::thread::sleep(downtime.duration.min(MAX_DOWNTIME));
-    ground.start();
+    environment.start();
 }
 
 /// Performs a step that is allowed while the operator is stopped, too.
-fn simple(ground: &Ground<'_, '_>, step: &Step) {
+fn simple(environment: &RealEnvironment<'_, '_>, step: &Step) {
     match &step.action {
-        StepAction::Apply(objects) => objects.iter().for_each(|object| ground.apply(object)),
-        StepAction::Patch(change) => ground.patch(change),
-        StepAction::Delete(target, propagation) => ground.delete(target, propagation.as_deref()),
+        StepAction::Apply(objects) => objects.iter().for_each(|object| environment.apply(object)),
+        StepAction::Patch(change) => environment.patch(change),
+        StepAction::Delete(target, propagation) => environment.delete(target, propagation.as_deref()),
         StepAction::Advance(time) => std::thread::sleep(*time),
         _ => panic!("line {}: this cannot be done on a real cluster: {}", step.spot.line, step.title),
     }

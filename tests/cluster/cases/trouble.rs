@@ -5,14 +5,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Scene, has_finalizer, is_handled, last_handled, progress};
+use crate::harness::{
+    Case, Cluster, Controllers, Engine, Handler, Kind, Launch, TestContext, has_finalizer, is_handled, last_handled, progress,
+};
 
 pub(crate) const CASES: &[Case] = cases![
     a_server_that_falls_silent_and_dies_is_waited_for,
-    a_server_that_forgets_everything_is_served_anew,
+    a_server_that_lost_its_data_is_served_again,
     a_thousand_objects_in_one_burst_are_all_handled,
     a_server_that_is_killed_and_restarted_is_served_on,
-    what_changes_during_a_downtime_is_handled_afterwards,
+    changes_during_a_downtime_are_handled_after_the_restart,
     a_crash_between_attempts_loses_neither_the_count_nor_the_time,
     a_deletion_does_not_wait_for_a_retry_of_the_creation,
     a_deletion_waits_for_a_running_handler_only,
@@ -29,98 +31,98 @@ fn create_and_update() -> [Handler; 2] {
     ["create", "update"].map(|cause| Handler::on(cause, &format!("on_{cause}")).with("backoff", 2))
 }
 
-fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(scene: &Scene<'_>) {
-    let kind = scene.thing();
+fn a_crash_between_attempts_loses_neither_the_count_nor_the_time(context: &TestContext<'_>) {
+    let kind = context.thing();
     let handlers = [Handler::on("create", "on_create").with("retries", 4)];
-    let first = scene.operator(&kind, &handlers);
+    let first = context.operator(&kind, &handlers);
     let step = json!({"temporary": 6});
-    scene.create(&kind, "one", json!({"steps": {"on_create": [step, step]}}));
-    let before = scene.object(&kind, "one", "waits for its second attempt", |object| progress(object, "on_create").is_some());
-    scene.kill(&first);
-    let second = scene.operator(&kind, &handlers);
-    let after = scene.object(&kind, "one", "waits for its third attempt", |object| {
+    context.create(&kind, "one", json!({"steps": {"on_create": [step, step]}}));
+    let before = context.object(&kind, "one", "waits for its second attempt", |object| progress(object, "on_create").is_some());
+    context.kill(&first);
+    let second = context.operator(&kind, &handlers);
+    let after = context.object(&kind, "one", "waits for its third attempt", |object| {
         progress(object, "on_create").is_some_and(|record| record["retries"] == 2)
     });
     let started = |object| progress(object, "on_create").expect("it is in progress")["started"].clone();
     assert_eq!(started(&before), started(&after), "the start of a handler survives a crash");
-    scene.kill(&second);
-    scene.operator(&kind, &handlers);
-    scene.handled(&kind, "one");
-    scene.expect_no_more_calls("one", &["on_create#0", "on_create#1", "on_create#2"]);
-    let calls = scene.calls();
+    context.kill(&second);
+    context.operator(&kind, &handlers);
+    context.handled(&kind, "one");
+    context.expect_no_more_calls("one", &["on_create#0", "on_create#1", "on_create#2"]);
+    let calls = context.calls();
     assert!(calls.windows(2).all(|pair| pair[1].at.duration_since(pair[0].at).as_secs_f64() >= 6.0), "no attempt is early: {calls:?}");
 }
 
-fn what_changes_during_a_downtime_is_handled_afterwards(scene: &Scene<'_>) {
-    let kind = scene.thing();
+fn changes_during_a_downtime_are_handled_after_the_restart(context: &TestContext<'_>) {
+    let kind = context.thing();
     let handlers = [
         Handler::on("create", "on_create"),
         Handler::on("update", "on_update"),
         Handler::on("delete", "on_delete"),
         Handler::on("resume", "on_resume"),
     ];
-    let first = scene.operator(&kind, &handlers);
+    let first = context.operator(&kind, &handlers);
     for name in ["same", "changed", "reverted", "deleted"] {
-        scene.create(&kind, name, json!({"size": 1}));
+        context.create(&kind, name, json!({"size": 1}));
     }
     for name in ["same", "changed", "reverted", "deleted"] {
-        scene.handled(&kind, name);
+        context.handled(&kind, name);
     }
-    scene.stop(&first);
-    scene.create(&kind, "created", json!({"size": 1}));
-    scene.merge(&kind, "changed", json!({"spec": {"size": 2}}));
-    scene.merge(&kind, "changed", json!({"spec": {"size": 3}}));
-    scene.merge(&kind, "reverted", json!({"spec": {"size": 2}}));
-    scene.merge(&kind, "reverted", json!({"spec": {"size": 1}}));
-    scene.delete(&kind, "deleted");
-    assert!(has_finalizer(&scene.get(&kind, "deleted").expect("a finalizer holds it")));
-    scene.operator(&kind, &handlers);
-    scene.gone(&kind, "deleted");
-    scene.handled(&kind, "created");
-    scene.handled_again(&kind, "changed");
-    scene.expect_calls("same", &["on_create#0", "on_resume#0"]);
-    scene.expect_calls("reverted", &["on_create#0", "on_resume#0"]);
-    scene.expect_calls("changed", &["on_create#0", "on_update#0", "on_resume#0"]);
-    scene.expect_calls("deleted", &["on_create#0", "on_delete#0"]);
-    scene.expect_no_more_calls("created", &["on_create#0"]);
-    let update = scene.calls().into_iter().find(|call| call.handler == "on_update").expect("the update was noted");
+    context.stop(&first);
+    context.create(&kind, "created", json!({"size": 1}));
+    context.merge(&kind, "changed", json!({"spec": {"size": 2}}));
+    context.merge(&kind, "changed", json!({"spec": {"size": 3}}));
+    context.merge(&kind, "reverted", json!({"spec": {"size": 2}}));
+    context.merge(&kind, "reverted", json!({"spec": {"size": 1}}));
+    context.delete(&kind, "deleted");
+    assert!(has_finalizer(&context.get(&kind, "deleted").expect("a finalizer holds it")));
+    context.operator(&kind, &handlers);
+    context.gone(&kind, "deleted");
+    context.handled(&kind, "created");
+    context.handled_again(&kind, "changed");
+    context.expect_calls("same", &["on_create#0", "on_resume#0"]);
+    context.expect_calls("reverted", &["on_create#0", "on_resume#0"]);
+    context.expect_calls("changed", &["on_create#0", "on_update#0", "on_resume#0"]);
+    context.expect_calls("deleted", &["on_create#0", "on_delete#0"]);
+    context.expect_no_more_calls("created", &["on_create#0"]);
+    let update = context.calls().into_iter().find(|call| call.handler == "on_update").expect("the update was noted");
     assert_eq!(update.change[2], json!([["change", ["spec", "size"], 1, 3]]), "one update from the last handled to the present state");
-    let resumed = scene.calls().into_iter().find(|call| call.handler == "on_resume" && call.object == "changed").expect("it was noted");
+    let resumed = context.calls().into_iter().find(|call| call.handler == "on_resume" && call.object == "changed").expect("it was noted");
     assert_eq!(resumed.reason, "update", "a resuming handler that is mixed in sees the actual cause");
 }
 
-fn a_deletion_does_not_wait_for_a_retry_of_the_creation(scene: &Scene<'_>) {
-    let kind = scene.thing();
-    scene.operator(&kind, &[Handler::on("create", "on_create"), Handler::on("delete", "on_delete")]);
-    scene.create(&kind, "one", json!({"steps": {"on_create": [{"temporary": 600}]}}));
-    scene.object(&kind, "one", "waits for its second attempt", |object| {
+fn a_deletion_does_not_wait_for_a_retry_of_the_creation(context: &TestContext<'_>) {
+    let kind = context.thing();
+    context.operator(&kind, &[Handler::on("create", "on_create"), Handler::on("delete", "on_delete")]);
+    context.create(&kind, "one", json!({"steps": {"on_create": [{"temporary": 600}]}}));
+    context.object(&kind, "one", "waits for its second attempt", |object| {
         progress(object, "on_create").is_some_and(|record| record["retries"] == 1)
     });
-    scene.delete(&kind, "one");
-    scene.gone(&kind, "one");
-    scene.expect_no_more_calls("one", &["on_create#0", "on_delete#0"]);
+    context.delete(&kind, "one");
+    context.gone(&kind, "one");
+    context.expect_no_more_calls("one", &["on_create#0", "on_delete#0"]);
 }
 
-fn a_deletion_waits_for_a_running_handler_only(scene: &Scene<'_>) {
-    let kind = scene.thing();
-    scene.operator(&kind, &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("delete", "on_delete")]);
-    scene.create(&kind, "one", json!({"steps": {"first": [{"sleep": 5}]}}));
-    scene.expect_calls("one", &["first#0"]);
-    scene.delete(&kind, "one");
-    scene.expect_no_more_calls("one", &["first#0"]);
-    assert!(scene.get(&kind, "one").is_some(), "the handler sleeps, and the object is still there");
-    scene.gone(&kind, "one");
-    scene.expect_no_more_calls("one", &["first#0", "on_delete#0"]);
+fn a_deletion_waits_for_a_running_handler_only(context: &TestContext<'_>) {
+    let kind = context.thing();
+    context.operator(&kind, &[Handler::on("create", "first"), Handler::on("create", "second"), Handler::on("delete", "on_delete")]);
+    context.create(&kind, "one", json!({"steps": {"first": [{"sleep": 5}]}}));
+    context.expect_calls("one", &["first#0"]);
+    context.delete(&kind, "one");
+    context.expect_no_more_calls("one", &["first#0"]);
+    assert!(context.get(&kind, "one").is_some(), "the handler sleeps, and the object is still there");
+    context.gone(&kind, "one");
+    context.expect_no_more_calls("one", &["first#0", "on_delete#0"]);
 }
 
-fn a_thousand_objects_in_one_burst_are_all_handled(scene: &Scene<'_>) {
-    let kind = scene.thing();
-    let operator = scene.operator(&kind, &[Handler::on("create", "on_create")]);
+fn a_thousand_objects_in_one_burst_are_all_handled(context: &TestContext<'_>) {
+    let kind = context.thing();
+    let operator = context.operator(&kind, &[Handler::on("create", "on_create")]);
     for number in 0..BURST {
-        scene.create(&kind, &format!("burst-{number:04}"), json!({"size": number, "quiet": true}));
+        context.create(&kind, &format!("burst-{number:04}"), json!({"size": number, "quiet": true}));
     }
-    let all = scene.eventually_within(Duration::from_mins(4), "all objects of the burst are handled", || {
-        let objects = scene.client().list(&kind.collection(&scene.namespace));
+    let all = context.eventually_within(Duration::from_mins(4), "all objects of the burst are handled", || {
+        let objects = context.client().list(&kind.collection(&context.namespace));
         let ready = objects.iter().all(|object| is_handled(object) && object["status"].is_object());
         (objects.len() == BURST && ready).then_some(objects)
     });
@@ -132,78 +134,78 @@ fn a_thousand_objects_in_one_burst_are_all_handled(scene: &Scene<'_>) {
     assert_eq!(successes, BURST, "every object is handled once");
 }
 
-fn a_server_that_is_killed_and_restarted_is_served_on(scene: &Scene<'_>) {
-    let kind = scene.thing();
-    let mut server = scene.api_server();
-    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
-    scene.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
-    scene.create(&kind, "before", json!({"size": 1}));
-    scene.create(&kind, "retried", json!({"steps": {"on_create": [{"temporary": 5}]}}));
-    scene.handled(&kind, "before");
-    scene.object(&kind, "retried", "waits for its second attempt", |object| progress(object, "on_create").is_some());
+fn a_server_that_is_killed_and_restarted_is_served_on(context: &TestContext<'_>) {
+    let kind = context.thing();
+    let mut server = context.api_server();
+    let launch = context.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
+    context.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
+    context.create(&kind, "before", json!({"size": 1}));
+    context.create(&kind, "retried", json!({"steps": {"on_create": [{"temporary": 5}]}}));
+    context.handled(&kind, "before");
+    context.object(&kind, "retried", "waits for its second attempt", |object| progress(object, "on_create").is_some());
     server.kill();
     // The operator is disconnected; its user is not.
-    scene.create(&kind, "meanwhile", json!({}));
-    scene.merge(&kind, "before", json!({"spec": {"size": 2}}));
+    context.create(&kind, "meanwhile", json!({}));
+    context.merge(&kind, "before", json!({"spec": {"size": 2}}));
     std::thread::sleep(Duration::from_secs(6));
     server.restart();
-    server.wait_until_ready(&scene.cluster().client_of(&server));
-    scene.handled(&kind, "meanwhile");
-    scene.handled_again(&kind, "before");
-    scene.handled(&kind, "retried");
-    scene.create(&kind, "after", json!({}));
-    scene.handled(&kind, "after");
-    scene.expect_no_more_calls("before", &["on_create#0", "on_update#0"]);
+    server.wait_until_ready(&context.cluster().client_of(&server));
+    context.handled(&kind, "meanwhile");
+    context.handled_again(&kind, "before");
+    context.handled(&kind, "retried");
+    context.create(&kind, "after", json!({}));
+    context.handled(&kind, "after");
+    context.expect_no_more_calls("before", &["on_create#0", "on_update#0"]);
     for name in ["meanwhile", "after"] {
-        assert_eq!(scene.calls_of(name), ["on_create#0"]);
+        assert_eq!(context.calls_of(name), ["on_create#0"]);
     }
     // Notes use the same server: an attempt with a refused note failed before it was counted.
-    let retried = scene.calls_of("retried");
+    let retried = context.calls_of("retried");
     assert_eq!(retried.first().map(String::as_str), Some("on_create#0"), "{retried:?}");
 }
 
-fn a_server_that_falls_silent_and_dies_is_waited_for(scene: &Scene<'_>) {
-    let kind = scene.thing();
-    let mut server = scene.api_server();
-    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
-    scene.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
-    scene.wait_for_operator(&kind);
+fn a_server_that_falls_silent_and_dies_is_waited_for(context: &TestContext<'_>) {
+    let kind = context.thing();
+    let mut server = context.api_server();
+    let launch = context.launch(Engine::under_test(), std::slice::from_ref(&kind), &create_and_update());
+    context.start(&Launch { kubeconfig: server.kubeconfig(), ..launch });
+    context.wait_for_operator(&kind);
     server.silence();
-    scene.create(&kind, "in-silence", json!({}));
+    context.create(&kind, "in-silence", json!({}));
     std::thread::sleep(Duration::from_secs(10));
     server.revive();
     let handled = |name: &str| {
-        scene.eventually_within(SILENCE, &format!("{name} is handled"), || scene.get(&kind, name).filter(is_handled));
+        context.eventually_within(SILENCE, &format!("{name} is handled"), || context.get(&kind, name).filter(is_handled));
     };
     handled("in-silence");
     server.silence();
-    scene.create(&kind, "in-the-long-silence", json!({}));
+    context.create(&kind, "in-the-long-silence", json!({}));
     std::thread::sleep(Duration::from_secs(10));
     server.kill();
     server.restart();
-    server.wait_until_ready(&scene.cluster().client_of(&server));
+    server.wait_until_ready(&context.cluster().client_of(&server));
     handled("in-the-long-silence");
-    scene.create(&kind, "afterwards", json!({}));
+    context.create(&kind, "afterwards", json!({}));
     handled("afterwards");
     for name in ["in-silence", "in-the-long-silence", "afterwards"] {
-        scene.expect_calls(name, &["on_create#0"]);
+        context.expect_calls(name, &["on_create#0"]);
     }
 }
 
-fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
+fn a_server_that_lost_its_data_is_served_again(context: &TestContext<'_>) {
     // kopf itself sees nothing of the reset server, at least not within this time.
     if Engine::under_test() == Engine::Kopf {
         return;
     }
     let kind = Kind::of_group("forgotten.kopfd.test");
-    let mut cluster = Cluster::start(&scene.directory().join("cluster"), scene.cluster().tools(), Controllers::Absent);
-    let launch = scene.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
+    let mut cluster = Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
+    let launch = context.launch(Engine::under_test(), std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
     let launch = Launch { kubeconfig: cluster.api_server().kubeconfig(), namespaces: Vec::new(), ..launch };
     {
-        let own = Scene::new(&cluster, "before", &scene.directory().join("before"));
+        let own = TestContext::new(&cluster, "before", &context.directory().join("before"));
         own.install(&kind);
         // The operator belongs to the outer scene: it keeps running when the cluster is reset.
-        scene.start(&launch);
+        context.start(&launch);
         // Raises the revision above the revisions that the reset store will reach soon.
         for number in 0..200 {
             own.create(&kind, &format!("old-{number}"), json!({"quiet": true}));
@@ -211,10 +213,10 @@ fn a_server_that_forgets_everything_is_served_anew(scene: &Scene<'_>) {
         own.handled(&kind, "old-199");
     }
     cluster.start_over();
-    let own = Scene::new(&cluster, "after", &scene.directory().join("after"));
+    let own = TestContext::new(&cluster, "after", &context.directory().join("after"));
     own.install(&kind);
     own.create(&kind, "new", json!({"size": 7, "quiet": true}));
     // The status is a separate request, after the one that marks the object as handled.
     let is_told = |object: &Value| is_handled(object) && object["status"]["on_create"]["size"] == 7;
-    scene.eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_told));
+    context.eventually_within(SILENCE, "an object of the new life is handled", || own.get(&kind, "new").filter(is_told));
 }

@@ -137,7 +137,7 @@ impl Client {
                 let mut lines = std::pin::pin!(stream.lines());
                 while let Ok(Some(line)) = lines.try_next().await {
                     let event: Value = serde_json::from_str(&line).expect("a watch event is JSON");
-                    collected.lock().expect("nobody panics while holding the events").push(event);
+                    collected.lock().expect("no thread panics while holding the events").push(event);
                 }
             },
             self.runtime.handle(),
@@ -155,7 +155,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Value> {
-        self.events.lock().expect("nobody panics while holding the events").clone()
+        self.events.lock().expect("no thread panics while holding the events").clone()
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) enum Controllers {
     /// All controllers: garbage collection, namespaces, workloads.
     Running,
     /// Garbage collection and namespaces, but no workloads.
-    #[allow(dead_code, reason = "only the suite of the clients compares with a server that does no more")]
+    #[allow(dead_code, reason = "only the client suite starts a server without the other controllers")]
     Housekeeping,
     /// Only the API server: quick to start, and no object changes by itself.
     Absent,
@@ -238,7 +238,7 @@ impl ApiServer {
     /// Waits until the server answers that it is ready.
     pub(crate) fn wait_until_ready(&self, client: &Client) {
         eventually(&format!("{} is ready", self.title), Duration::from_mins(2), || {
-            self.running().must_run();
+            self.running().expect_running();
             let (client, runtime) = client.parts();
             let request = http::Request::get("/readyz").body(Vec::new()).expect("a request from well-formed parts");
             let answer = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(5), client.request_text(request)).await });

@@ -96,8 +96,8 @@ impl Operator {
     }
 
     /// Fails the case if the operator has ended by itself.
-    pub(crate) fn must_run(&self) {
-        self.process.must_run();
+    pub(crate) fn expect_running(&self) {
+        self.process.expect_running();
     }
 
     /// Returns the engine.

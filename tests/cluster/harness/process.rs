@@ -61,21 +61,21 @@ impl Process {
     }
 
     /// Fails the case if the program has ended, and shows the end of its log.
-    pub(crate) fn must_run(&self) {
+    pub(crate) fn expect_running(&self) {
         if let Some(status) = self.ended() {
-            panic!("{} has ended ({status}); its last words:\n{}", self.title, self.last_words());
+            panic!("{} has ended ({status}); its last words:\n{}", self.title, self.output_tail());
         }
     }
 
     /// Returns the last lines of the log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().expect("nobody panics while holding a child")
+        self.child.lock().expect("no thread panics while holding a child")
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Tools};
-use super::scene::Scene;
+use super::context::TestContext;
 
 /// One case.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct Case {
     /// The tested property, as a sentence.
     pub(crate) name: &'static str,
     /// Runs the case, and panics if it fails.
-    pub(crate) play: fn(&Scene<'_>),
+    pub(crate) run: fn(&TestContext<'_>),
 }
 
 /// The options of a run.
@@ -84,11 +84,11 @@ thread_local! {
 /// Runs all cases in a cluster, each with its own scene, and returns whether all passed.
 pub(crate) fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
-    run_titled(&titles, options.threads, |number| play(&cases[number], number, cluster, &options.directory))
+    run_titled(&titles, options.threads, |number| run_case(&cases[number], number, cluster, &options.directory))
 }
 
 /// Runs the cases with these titles, prints a line for each and the failures at the end, and returns whether all passed.
-pub(crate) fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
+pub(crate) fn run_titled(titles: &[String], threads: usize, run: impl Fn(usize) -> Result<(), String> + Sync) -> bool {
     panic::set_hook(Box::new(|panic| LAST_PANIC.with(|last| *last.borrow_mut() = panic.to_string())));
     let started = Instant::now();
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -99,18 +99,18 @@ pub(crate) fn run_titled(titles: &[String], threads: usize, play: impl Fn(usize)
             scope.spawn(|| {
                 while let Some((number, title)) = take(&next, titles) {
                     let began = Instant::now();
-                    let outcome = play(number);
-                    tell(title, &outcome, began.elapsed());
-                    if let Err(story) = outcome {
-                        failures.lock().expect("nobody panics while holding the failures").push((title.clone(), story));
+                    let outcome = run(number);
+                    print_outcome(title, &outcome, began.elapsed());
+                    if let Err(message) = outcome {
+                        failures.lock().expect("no thread panics while holding the failures").push((title.clone(), message));
                     }
                 }
             });
         }
     });
-    let failures = failures.into_inner().expect("nobody panics while holding the failures");
-    for (name, story) in &failures {
-        println!("\n==== {name}\n{story}");
+    let failures = failures.into_inner().expect("no thread panics while holding the failures");
+    for (name, message) in &failures {
+        println!("\n==== {name}\n{message}");
     }
     println!("\n{} of {} cases pass, {} s", titles.len() - failures.len(), titles.len(), started.elapsed().as_secs());
     failures.is_empty()
@@ -121,10 +121,10 @@ fn take<'a>(next: &AtomicUsize, titles: &'a [String]) -> Option<(usize, &'a Stri
     titles.get(number).map(|title| (number, title))
 }
 
-fn play(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Result<(), String> {
+fn run_case(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Result<(), String> {
     let name = format!("c{number:02}");
-    let scene = caught(|| Scene::new(cluster, &name, &directory.join(&name)))?;
-    caught(|| (case.play)(&scene)).map_err(|story| format!("{story}\n{}", scene.last_words()))
+    let context = caught(|| TestContext::new(cluster, &name, &directory.join(&name)))?;
+    caught(|| (case.run)(&context)).map_err(|message| format!("{message}\n{}", context.output_tail()))
 }
 
 /// Runs a function, and returns the message of its panic.
@@ -132,7 +132,7 @@ pub(crate) fn caught<T>(action: impl FnOnce() -> T) -> Result<T, String> {
     panic::catch_unwind(AssertUnwindSafe(action)).map_err(|_| LAST_PANIC.with(|last| last.borrow().clone()))
 }
 
-fn tell(title: &str, outcome: &Result<(), String>, elapsed: Duration) {
+fn print_outcome(title: &str, outcome: &Result<(), String>, elapsed: Duration) {
     let verdict = if outcome.is_ok() { "ok    " } else { "FAILED" };
     println!("{verdict} {:>4} s  {title}", elapsed.as_secs());
 }

@@ -92,7 +92,7 @@ fn python_option(option: &str, value: &Value) -> String {
     }
 }
 
-const SCRIPT: &str = r#"// One function for all change handlers and one for events: what they do is told by the object.
+const SCRIPT: &str = r#"// One function for all change handlers and one for events: the object decides what they do.
 
 fn note(handler, body, data) {
     if body.spec?.quiet == true { return; }
@@ -130,7 +130,7 @@ fn watch(param, body, type) {
 }
 "#;
 
-const PYTHON: &str = r#"# One function for all change handlers and one for events: what they do is told by the object.
+const PYTHON: &str = r#"# One function for all change handlers and one for events: the object decides what they do.
 import datetime
 import json
 import ssl

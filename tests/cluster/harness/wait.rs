@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Time limit of waits that usually take a second. Two busy cores and a debug build need the margin.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 const PAUSE: Duration = Duration::from_millis(150);
 

@@ -34,9 +34,9 @@ const ONE: Estimate = Estimate::exactly(1);
 /// The bytes of an address.
 const ADDRESS: Size = Size { min: 4, max: 16 };
 /// The assumed length of format names.
-const LONGEST_NAME: u64 = 64;
+const MAX_NAME: u64 = 64;
 /// The assumed length of the patterns of named formats.
-const LONGEST_FORMAT: f64 = 128.0;
+const MAX_FORMAT: f64 = 128.0;
 
 /// Returns the cost of a call, and the size of its result, if known.
 pub(super) fn estimate(
@@ -82,7 +82,7 @@ pub(super) fn estimate(
         }
         "ip.isCanonical" => unsized_cost(size(0).by(2.0 * TEXT)),
         "containsIP" | "containsCIDR" => unsized_cost(contained(function, overload, size(0))),
-        "validate" => unsized_cost(size(0).by(TEXT).by(LONGEST_FORMAT * PATTERN)),
+        "validate" => unsized_cost(size(0).by(TEXT).by(MAX_FORMAT * PATTERN)),
         "_==_" => unsized_cost(library_equality(arguments).unwrap_or_else(|| compared(size(0), size(1)))),
         "_!=_" => unsized_cost(compared(size(0), size(1))),
         "_<_" | "_<=_" | "_>_" | "_>=_" if matches!(overload.arguments[0], Type::String | Type::Bytes) => {
@@ -154,7 +154,7 @@ fn library_equality(arguments: &[Node<'_>]) -> Option<Estimate> {
     let Type::Library(name) = &one.kind else { return None };
     (one.kind == other.kind).then(|| match *name {
         "kubernetes.URL" => Estimate { min: 1, max: other.size.map_or(1, |size| size.max) }.by(TEXT),
-        "kubernetes.NamedFormat" => Estimate { min: 1, max: LONGEST_NAME }.by(TEXT),
+        "kubernetes.NamedFormat" => Estimate { min: 1, max: MAX_NAME }.by(TEXT),
         _ => ONE,
     })
 }

@@ -10,7 +10,7 @@ use crate::cel::value::checked::order;
 use crate::cel::value::{List, Value};
 
 /// More items than any budget allows.
-const LONGEST_RANGE: i64 = 10_000_000;
+const MAX_RANGE: i64 = 10_000_000;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
@@ -130,7 +130,7 @@ fn sort(list: Option<&Value>, keys: Option<&Value>) -> Outcome {
 
 fn range(arguments: &[Value]) -> Outcome {
     let [Value::Int(end)] = arguments else { return Err(no_such_overload()) };
-    if *end > LONGEST_RANGE {
+    if *end > MAX_RANGE {
         return Err(Error::TooExpensive);
     }
     Ok(Value::list((0..*end).map(Value::Int).collect()))

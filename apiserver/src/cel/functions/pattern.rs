@@ -14,7 +14,7 @@ use crate::go;
 /// Cache of compiled patterns. Rules have few of them; computed patterns displace each other.
 static KNOWN: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 /// Cache size, enough for many definitions; a compiled pattern takes some kilobytes.
-const MOST_KNOWN: usize = 512;
+const MAX_KNOWN: usize = 512;
 
 pub(super) fn of_name(name: &str) -> Option<Function> {
     Some(match name {
@@ -31,7 +31,7 @@ fn compile(pattern: &str, lead: &str) -> Result<Regex, Error> {
         return Ok(regex.clone());
     }
     let regex = go::regex(pattern).map_err(|error| failed(format!("{lead}{error}")))?;
-    if known.len() >= MOST_KNOWN {
+    if known.len() >= MAX_KNOWN {
         known.clear();
     }
     known.insert(pattern.to_owned(), regex.clone());

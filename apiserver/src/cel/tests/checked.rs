@@ -19,7 +19,7 @@ fn mistakes_are_shown_with_their_places() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_types_are_refused() {
     for (text, told) in [
         ("self.nope", "1:5: undefined field 'nope'"),
         ("nope", "1:1: undeclared reference to 'nope' (in container '')"),

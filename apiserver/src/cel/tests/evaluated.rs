@@ -55,7 +55,7 @@ const FAILING: [(&str, &str); 42] = [
 ];
 
 #[test]
-fn expressions_come_to_what_they_should() {
+fn expressions_have_the_expected_values() {
     let lines = TRUE.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let wrong: Vec<String> = lines
         .filter_map(|line| match evaluated(line) {
@@ -76,7 +76,7 @@ fn each_signature_has_an_example() {
 }
 
 #[test]
-fn errors_are_told() {
+fn errors_have_messages() {
     for (text, told) in FAILING {
         let error = evaluated(text).map(|value| format!("{value:?}")).unwrap_err();
         assert!(error.starts_with(told), "{text}: {error}");
@@ -84,7 +84,7 @@ fn errors_are_told() {
 }
 
 #[test]
-fn what_is_too_expensive_is_cancelled() {
+fn expensive_evaluations_are_cancelled() {
     let program = super::compile("lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))").unwrap();
     let (outcome, cost) = program.evaluate(&variables(), 1_000_000);
     assert_eq!(outcome.unwrap_err(), Error::TooExpensive);

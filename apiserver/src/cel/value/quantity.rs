@@ -18,7 +18,7 @@ pub(crate) struct Amount {
 /// The smallest exponent: billionths.
 const SMALLEST: i32 = -9;
 /// Numbers with up to this many digits are stored in 64 bits.
-const MOST_DIGITS: usize = 18;
+const MAX_DIGITS: usize = 18;
 
 impl PartialEq for Amount {
     fn eq(&self, other: &Self) -> bool {
@@ -67,7 +67,7 @@ impl Amount {
         let digits = whole.len().max(1) + fraction.len();
         let length = fraction.len() as i32;
         let (unscaled, scale, is_small) = match factor {
-            Factor::Ten(exponent) => (mantissa, exponent - length, digits <= MOST_DIGITS && exponent - length >= SMALLEST),
+            Factor::Ten(exponent) => (mantissa, exponent - length, digits <= MAX_DIGITS && exponent - length >= SMALLEST),
             Factor::Two(exponent) => {
                 let unscaled = mantissa.checked_mul(1 << exponent).ok_or_else(too_large)?;
                 let precision = 15 - whole.len().max(1) as i32 - (exponent as f32 * 3.0 / 10.0) as i32 - 1;

@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::kinds::kind::Kind;
 
 /// The account has two names, of which the second follows the first.
-const OF_PODS: &[&str] =
+const POD_FIELDS: &[&str] =
     &["/spec/priority", "/spec/preemptionPolicy", "/spec/tolerations", "/spec/serviceAccount", "/spec/serviceAccountName"];
-const OF_SERVICES: &[&str] = &["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"];
-const OF_JOBS: &[&str] = &[
+const SERVICE_FIELDS: &[&str] = &["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies", "/spec/ipFamilyPolicy"];
+const JOB_FIELDS: &[&str] = &[
     "/spec/selector",
     "/spec/template/metadata/labels/batch.kubernetes.io~1controller-uid",
     "/spec/template/metadata/labels/batch.kubernetes.io~1job-name",
@@ -24,15 +24,15 @@ const OF_JOBS: &[&str] = &[
 
 fn assigned(kind: &Kind) -> &'static [&'static str] {
     match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "Pod") => OF_PODS,
-        ("", "Service") => OF_SERVICES,
-        ("batch", "Job") => OF_JOBS,
+        ("", "Pod") => POD_FIELDS,
+        ("", "Service") => SERVICE_FIELDS,
+        ("batch", "Job") => JOB_FIELDS,
         _ => &[],
     }
 }
 
 /// Tells whether the server assigns fields of new objects of a kind.
-pub fn decides(kind: &Kind) -> bool {
+pub fn assigns_fields(kind: &Kind) -> bool {
     !assigned(kind).is_empty()
 }
 
@@ -40,7 +40,7 @@ pub fn decides(kind: &Kind) -> bool {
 pub fn written(kind: &Kind, sent: &Value, new: &Value) -> Value {
     let is_sent = |pointer: &str| {
         let field = if pointer == "/spec/serviceAccount" { "/spec/serviceAccountName" } else { pointer };
-        sent.pointer(field).is_some_and(|value| !is_nothing(value))
+        sent.pointer(field).is_some_and(|value| !is_absent(value))
     };
     let mut written = new.clone();
     for pointer in assigned(kind).iter().filter(|pointer| !is_sent(pointer)) {
@@ -48,14 +48,14 @@ pub fn written(kind: &Kind, sent: &Value, new: &Value) -> Value {
         let Some(members) = written.pointer_mut(above).and_then(Value::as_object_mut) else { continue };
         let name = name.replace("~1", "/");
         // The labels belong to the server only if all of them do.
-        if name != "labels" || members.get(&name).is_some_and(is_nothing) {
+        if name != "labels" || members.get(&name).is_some_and(is_absent) {
             members.remove(&name);
         }
     }
     written
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_absent(value: &Value) -> bool {
     value.is_null() || value == "" || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_sent_is_the_servers() {
+    fn fields_that_were_not_sent_belong_to_the_server() {
         let job = Kind { group: "batch".to_owned(), kind: "Job".to_owned(), ..Kind::default() };
         let labels = json!({"controller-uid": "u", "own": "x"});
         let new =
@@ -78,6 +78,6 @@ mod tests {
         let sent = json!({"spec": {"clusterIP": "None"}});
         let new = json!({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}});
         assert_eq!(written(&service, &sent, &new), sent);
-        assert!(decides(&service) && !decides(&Kind::default()));
+        assert!(assigns_fields(&service) && !assigns_fields(&Kind::default()));
     }
 }

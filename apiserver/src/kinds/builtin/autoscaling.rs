@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_old_version_has_no_field_for_survives_it() {
+    fn new_fields_survive_the_old_version() {
         let metric = |word: &str, member: &str, more: Value| json!({"type": word, member: more});
         let stored = json!({"metadata": {"name": "a", "annotations": {"own": "x"}}, "spec": {"maxReplicas": 3,
             "behavior": {"scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}},

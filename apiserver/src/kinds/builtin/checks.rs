@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use self::data_keys::data_key_mistakes;
 use self::field::Field;
 use super::autoscaling;
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::kinds::kind::Kind;
 use crate::schema::field_error::{forbidden, invalid, required, too_long};
 use crate::schema::metadata;
@@ -41,7 +41,7 @@ use crate::schema::metadata;
 const DATA_BYTES: usize = 1_048_576;
 
 /// Checks an object with its defaults. Through `status`, only the status is checked.
-pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<&Value>, causes: &mut Vec<FieldError>) {
     let field = Field::root(object);
     let before = old.map(Field::root);
     if subresource == "status" {
@@ -91,7 +91,7 @@ pub(super) fn check(kind: &Kind, subresource: &str, object: &Value, old: Option<
     }
 }
 
-fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes: &mut Vec<Cause>) {
+fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes: &mut Vec<FieldError>) {
     let (status, before) = (object.at("status"), old.at("status"));
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pods::check_status(&status, &before, causes),
@@ -112,8 +112,8 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
         ("autoscaling", "HorizontalPodAutoscaler") => scaling::autoscaler_status(&status, causes),
         ("policy", "PodDisruptionBudget") => scaling::budget_status(&status, causes),
         ("", "Namespace") => {
-            let is_leaving = object.value["metadata"]["deletionTimestamp"].is_string();
-            let wanted = if is_leaving { "Terminating" } else { "Active" };
+            let is_terminating = object.value["metadata"]["deletionTimestamp"].is_string();
+            let wanted = if is_terminating { "Terminating" } else { "Active" };
             if status.at("phase").text() != wanted {
                 causes.push(invalid("status.Phase", status.at("phase").value, format!("may only be '{wanted}'")));
             }
@@ -123,7 +123,7 @@ fn check_status(kind: &Kind, object: &Field<'_, '_>, old: &Field<'_, '_>, causes
 }
 
 /// An autoscaler is checked in its storage version.
-fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<FieldError>) {
     let mut stored = object.clone();
     if kind.version != kind.storage_version {
         autoscaling::to_new(&mut stored);
@@ -132,7 +132,7 @@ fn autoscaler(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Finalizers of namespaces have a domain, except that of the server.
-fn namespace(object: &Value, causes: &mut Vec<Cause>) {
+fn namespace(object: &Value, causes: &mut Vec<FieldError>) {
     for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten() {
         let text = finalizer.as_str().unwrap_or_default();
         let mistakes = metadata::qualified_mistakes(text);
@@ -145,7 +145,7 @@ fn namespace(object: &Value, causes: &mut Vec<Cause>) {
 
 /// Returns the warnings about a valid object.
 pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<String> {
-    const OF_PODS: &str = "Pod names and hostnames";
+    const HOST_NAMES: &str = "Pod names and hostnames";
     let field = Field::root(object);
     let spec = field.at("spec");
     let name = |use_of_it: &str| {
@@ -166,20 +166,20 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         }
         ("", "Pod") => name("the Pod's hostname").into_iter().chain(warnings::of_pods(&field)).collect(),
         ("apps", "Deployment" | "ReplicaSet") | ("", "ReplicationController") | ("batch", "Job") => {
-            name(OF_PODS).into_iter().chain(template(&spec, "/spec/template")).collect()
+            name(HOST_NAMES).into_iter().chain(template(&spec, "/spec/template")).collect()
         }
         ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object, old.is_none()),
         ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
         ("batch", "CronJob") => {
             let job = spec.at("jobTemplate");
-            name(OF_PODS).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
+            name(HOST_NAMES).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
         }
         _ => Vec::new(),
     }
 }
 
 /// Runs the checks that apply only to new objects.
-pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_new(kind: &Kind, object: &Value, causes: &mut Vec<FieldError>) {
     let field = Field::root(object);
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => pods::check_new(&field, causes),
@@ -206,7 +206,7 @@ fn immutable(group: &str, kind: &str) -> &'static [&'static str] {
 }
 
 /// Checks immutable fields.
-pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
     if subresource == "status" {
         return;
     }
@@ -244,7 +244,7 @@ pub(super) fn check_change(kind: &Kind, subresource: &str, object: &Value, old: 
     }
 }
 
-fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn data(object: &Value, field: &str, causes: &mut Vec<FieldError>) {
     let maps = ["data", "binaryData"].into_iter().filter_map(|name| Some((name, object[name].as_object()?)));
     let mut size = 0;
     for (name, map) in maps {
@@ -264,7 +264,7 @@ fn data(object: &Value, field: &str, causes: &mut Vec<Cause>) {
 }
 
 /// Some types of secrets need certain keys.
-fn secret(object: &Value, causes: &mut Vec<Cause>) {
+fn secret(object: &Value, causes: &mut Vec<FieldError>) {
     let has = |key: &str| object["data"].get(key).is_some();
     let needed: &[&str] = match object["type"].as_str() {
         Some("kubernetes.io/tls") => &["tls.crt", "tls.key"],
@@ -287,7 +287,7 @@ fn secret(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+fn lease(spec: &Value, causes: &mut Vec<FieldError>) {
     for (field, least) in [("leaseDurationSeconds", 1), ("leaseTransitions", 0)] {
         if spec[field].as_i64().is_some_and(|number| number < least) {
             let text = if least == 1 { "must be greater than 0" } else { "must be greater than or equal to 0" };
@@ -297,7 +297,7 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// Events of objects without a namespace are in `default`. An event with an `eventTime` has a reporter.
-fn core_event(object: &Value, causes: &mut Vec<Cause>) {
+fn core_event(object: &Value, causes: &mut Vec<FieldError>) {
     let event = Field::root(object);
     if event.at("eventTime").is_set() {
         for name in ["reportingComponent", "reportingInstance", "action", "reason"] {
@@ -313,7 +313,7 @@ fn core_event(object: &Value, causes: &mut Vec<Cause>) {
 }
 
 /// In an event of the new group, only the series may change. Errors have the field names of the core group.
-fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn event_change(object: &Value, old: &Value, causes: &mut Vec<FieldError>) {
     const KEPT: &[(&str, &str)] = &[
         ("regarding", "involvedObject"),
         ("reason", "reason"),
@@ -331,13 +331,13 @@ fn event_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
     ];
-    for (field, told) in KEPT.iter().filter(|(field, _)| object[*field] != old[*field]) {
-        causes.push(invalid(told, &object[*field], "field is immutable"));
+    for (field, named) in KEPT.iter().filter(|(field, _)| object[*field] != old[*field]) {
+        causes.push(invalid(named, &object[*field], "field is immutable"));
     }
 }
 
-fn new_event(object: &Value, causes: &mut Vec<Cause>) {
-    const LONGEST: usize = 128;
+fn new_event(object: &Value, causes: &mut Vec<FieldError>) {
+    const MAX_LENGTH: usize = 128;
     let event = Field::root(object);
     let about = object["regarding"]["namespace"].as_str().unwrap_or_default();
     let own = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -354,8 +354,8 @@ fn new_event(object: &Value, causes: &mut Vec<Cause>) {
     for name in ["reportingController", "reportingInstance", "action", "reason"] {
         let field = event.at(name);
         field.must_be_filled(causes);
-        if name != "reportingController" && field.text().len() > LONGEST {
-            causes.push(field.invalid(format!("can have at most {LONGEST} characters")));
+        if name != "reportingController" && field.text().len() > MAX_LENGTH {
+            causes.push(field.invalid(format!("can have at most {MAX_LENGTH} characters")));
         }
     }
     event.at("reportingController").must_be_qualified(causes);
@@ -374,14 +374,14 @@ fn new_event(object: &Value, causes: &mut Vec<Cause>) {
             causes.push(series.at("lastObservedTime").required(""));
         }
     }
-    for (name, told) in [
+    for (name, named) in [
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
         ("deprecatedCount", "count"),
         ("deprecatedSource", "source"),
     ] {
         if !event.at(name).is_empty() && event.at(name).value != &json!(0) {
-            causes.push(invalid(told, event.at(name).value, "needs to be unset"));
+            causes.push(invalid(named, event.at(name).value, "needs to be unset"));
         }
     }
 }

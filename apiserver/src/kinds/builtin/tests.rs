@@ -31,7 +31,7 @@ fn the_table_of_kinds_is_complete() {
 }
 
 #[test]
-fn secrets_take_texts_and_refuse_what_is_no_base64() {
+fn secrets_accept_string_data_and_refuse_invalid_base64() {
     let secret = prepared("Secret", json!({"metadata": {"name": "s"}, "stringData": {"x": "y"}}));
     assert_eq!(secret, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"x": "eQ=="}, "type": "Opaque"}));
     let mut bad = json!({"metadata": {"name": "s"}, "data": {"x": "!"}});
@@ -142,7 +142,7 @@ fn metadata_is_checked() {
 }
 
 #[test]
-fn unknown_members_are_dropped_and_told() {
+fn unknown_members_are_dropped_and_reported() {
     let mut map = json!({"metadata": {"name": "c1"}, "data": {"a": "1", "b": null}, "foo": 1});
     assert_eq!(read(&kind("ConfigMap"), &mut map).unwrap(), ["foo"]);
     assert_eq!(map, json!({"metadata": {"name": "c1"}, "data": {"a": "1", "b": ""}}));
@@ -182,7 +182,7 @@ fn values_are_read_by_the_types_of_their_fields() {
             "cannot unmarshal object into Go struct field spec.template.spec.containers",
         ),
         ("Pod", json!({"spec": {"containers": [{"command": "sh"}]}}), "field spec.containers[0].command of type []string"),
-        ("Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}), "\"many\" is no quantity"),
+        ("Pod", json!({"spec": {"containers": [{"resources": {"limits": {"cpu": "many"}}}]}}), "\"many\" is not a quantity"),
         (
             "Pod",
             json!({"spec": {"nodeSelector": {"a": true}}}),

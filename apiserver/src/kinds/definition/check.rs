@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::parts::{below, is_established, text, texts, versions};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::kinds::builtin::{Field, webhooks};
 use crate::schema::Schema;
 use crate::schema::field_error;
@@ -20,7 +20,7 @@ pub(super) const APPROVED: &str = "ApprovedAnnotation";
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// All errors.
-    pub(super) causes: Vec<Cause>,
+    pub(super) causes: Vec<FieldError>,
     /// Messages about rules of its schemas that are not enforced.
     pub(super) unenforced: Vec<String>,
 }
@@ -45,7 +45,7 @@ pub(super) fn check(definition: &Value, old: Option<&Value>) -> Report {
     report
 }
 
-fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
+fn check_name(definition: &Value, causes: &mut Vec<FieldError>) {
     let spec = &definition["spec"];
     let name = text(&definition["metadata"]["name"]);
     let wanted = format!("{}.{}", text(&spec["names"]["plural"]), text(&spec["group"]));
@@ -54,7 +54,7 @@ fn check_name(definition: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_spec(definition: &Value, causes: &mut Vec<Cause>) {
+fn check_spec(definition: &Value, causes: &mut Vec<FieldError>) {
     let spec = &definition["spec"];
     let group = text(&spec["group"]);
     if group.is_empty() {
@@ -71,7 +71,7 @@ fn check_spec(definition: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_names(names: &Value, causes: &mut Vec<Cause>) {
+fn check_names(names: &Value, causes: &mut Vec<FieldError>) {
     for field in ["plural", "singular", "kind", "listKind"] {
         let name = text(&names[field]);
         let is_kind = matches!(field, "kind" | "listKind");
@@ -137,7 +137,7 @@ fn check_versions(definition: &Value, report: &mut Report) {
 /// of the causes.
 ///
 /// Returns messages about rules that are not enforced.
-fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Cause>) -> Vec<String> {
+fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<FieldError>) -> Vec<String> {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         causes.push(field_error::required(format!("{at}.schema.openAPIV3Schema"), "schemas are required"));
@@ -156,7 +156,7 @@ fn check_version(version: &Value, at: &str, is_single: bool, causes: &mut Vec<Ca
     schema.unenforced().iter().map(|text| format!("{prefix}{text}")).collect()
 }
 
-fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>) {
+fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<FieldError>) {
     let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
     for (field, start, is_required) in [
         ("specReplicasPath", &[".spec."][..], true),
@@ -178,7 +178,7 @@ fn check_subresources(subresources: &Value, base: &str, causes: &mut Vec<Cause>)
     }
 }
 
-fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
+fn check_columns(columns: &Value, base: &str, causes: &mut Vec<FieldError>) {
     for (index, column) in columns.as_array().into_iter().flatten().enumerate() {
         let at = format!("{base}.additionalPrinterColumns[{index}]");
         for field in ["name", "type"] {
@@ -207,7 +207,7 @@ fn check_columns(columns: &Value, base: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Vec<Cause>) {
+fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     for (index, field) in fields.as_array().into_iter().flatten().enumerate() {
         let path = text(&field["jsonPath"]);
@@ -228,7 +228,7 @@ fn check_selectable(fields: &Value, schema: &Schema, base: &str, causes: &mut Ve
 }
 
 /// If all versions have the same value, it must be at the top, which the stable API has no field for.
-fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
+fn check_same_fields(all: &[&Value], causes: &mut Vec<FieldError>) {
     let [first, rest @ ..] = all else { return };
     let is_same = |field: &str| rest.iter().all(|version| version[field] == first[field]);
     if !rest.is_empty() && first["selectableFields"].is_array() && is_same("selectableFields") && is_same("schema") {
@@ -238,7 +238,7 @@ fn check_same_fields(all: &[&Value], causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
+fn check_conversion(spec: &Value, causes: &mut Vec<FieldError>) {
     let conversion = &spec["conversion"];
     let webhook = &conversion["webhook"];
     match text(&conversion["strategy"]) {
@@ -265,7 +265,7 @@ fn check_conversion(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
+fn check_webhook(webhook: &Value, causes: &mut Vec<FieldError>) {
     // The field names are those of the `v1beta1` API.
     let client = Field::named(&webhook["clientConfig"], "spec.conversion.webhookClientConfig");
     match (client.at("url").is_set(), client.at("service").is_set()) {
@@ -277,7 +277,7 @@ fn check_webhook(webhook: &Value, causes: &mut Vec<Cause>) {
     webhooks::review_versions(&versions, causes);
 }
 
-fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn check_change(definition: &Value, old: &Value, causes: &mut Vec<FieldError>) {
     let is_established = is_established(old);
     let immutable: &[&str] = if is_established {
         &["/spec/group", "/spec/scope", "/spec/names/kind", "/spec/names/plural"]
@@ -301,7 +301,7 @@ fn check_change(definition: &Value, old: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn check_approval(definition: &Value, old: Option<&Value>, causes: &mut Vec<FieldError>) {
     let Some(approval) = approval(definition) else { return };
     if old.and_then(self::approval).is_some_and(|old| old.state == approval.state) {
         return;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 
 /// Returns a version of a definition.
 pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
@@ -23,8 +23,8 @@ pub(super) fn texts(value: &Value) -> Vec<String> {
 }
 
 /// Returns causes with a prefix before their fields.
-pub(super) fn below(prefix: &str, causes: Vec<Cause>) -> impl Iterator<Item = Cause> {
-    causes.into_iter().map(move |cause| Cause { field: format!("{prefix}{}", cause.field), ..cause })
+pub(super) fn below(prefix: &str, causes: Vec<FieldError>) -> impl Iterator<Item = FieldError> {
+    causes.into_iter().map(move |cause| FieldError { field: format!("{prefix}{}", cause.field), ..cause })
 }
 
 pub(super) fn members(value: &mut Value) -> &mut Map<String, Value> {

@@ -22,7 +22,7 @@ fn a_new_definition_gets_names_and_a_first_status() {
 }
 
 #[test]
-fn mistakes_are_told_all_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let mut bad = written();
     bad["metadata"]["name"] = json!("wrong.name");
     bad["spec"]["scope"] = json!("Weird");
@@ -30,7 +30,7 @@ fn mistakes_are_told_all_at_once() {
 }
 
 #[test]
-fn fields_of_a_single_version_are_told_at_the_top() {
+fn fields_of_a_single_version_are_reported_at_the_top_level() {
     let mut bad = written();
     bad["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"properties": {"spec": {"type": "object"}}});
     assert_eq!(refused(&bad, None), ["Required@spec.validation.openAPIV3Schema.type"]);
@@ -66,7 +66,7 @@ fn selectable_fields_are_scalars_of_the_schema() {
 }
 
 #[test]
-fn what_a_definition_is_about_cannot_change() {
+fn the_identity_of_a_definition_is_immutable() {
     let old = conditions(&accept(&written(), None).unwrap().definition, [], "2026-01-01T00:00:00Z");
     assert!(is_established(&old));
     let mut new = old.clone();

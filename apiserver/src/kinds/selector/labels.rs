@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 use crate::schema::metadata;
 
 /// A selector by labels. All its requirements must hold.
@@ -32,9 +32,9 @@ impl LabelSelector {
     ///
     /// # Errors
     /// If the text is invalid.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
         let mut parser = Parser { tokens: tokens(text), at: 0 };
-        parser.selector().map_err(Failure::bad_request)
+        parser.selector().map_err(ApiError::bad_request)
     }
 
     /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; `None` for an unknown operator.
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_tell_the_same() {
+    fn selector_objects_match_the_same() {
         let selector =
             LabelSelector::of_object(&json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "DoesNotExist"}]}));
         let selector = selector.unwrap();

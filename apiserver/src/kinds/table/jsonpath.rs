@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn malformed_paths_are_errors() {
         for text in ["spec.x", ".a[", ".a[x]", ".a[?(@.b>1)]", ""] {
             assert!(JsonPath::parse(text).is_err(), "{text}");
         }

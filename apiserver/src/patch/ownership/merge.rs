@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::compare::{item_name, parts};
 use super::lists::{ITEM, Lists, Topology};
 use super::set::Set;
-use crate::http::api_error::Failure;
+use crate::http::api_error::ApiError;
 
 /// The metadata fields of the server.
 pub(super) const SERVERS: &[&str] = &[
@@ -140,15 +140,15 @@ fn remove(value: &mut Value, before: &Set, kept: &Set, path: &mut Vec<String>, l
 }
 
 /// Refuses lists with duplicate items, and items without their keys.
-pub(super) fn check_items(applied: &Value, lists: &dyn Lists) -> Result<(), Failure> {
+pub(super) fn check_items(applied: &Value, lists: &dyn Lists) -> Result<(), ApiError> {
     check(applied, &mut Vec::new(), lists)
 }
 
-fn check<'v>(value: &'v Value, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Result<(), Failure> {
+fn check<'v>(value: &'v Value, path: &mut Vec<&'v str>, lists: &dyn Lists) -> Result<(), ApiError> {
     let topology = lists.topology(path);
     let broken = |path: &[&str], what: &str| {
         let text = format!("failed to create typed patch object: .{}: {what}", path.join(".").replace(".[]", "[]"));
-        Failure::new(500, "", text)
+        ApiError::new(500, "", text)
     };
     match (value, &topology) {
         (Value::Object(members), Topology::Granular) => {

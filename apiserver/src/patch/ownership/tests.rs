@@ -27,7 +27,7 @@ fn with<T>(name: &str, operation: Operation, second: i64, act: impl FnOnce(&mut 
     act(&mut Manager { name, operation, subresource: None, api_version: "ex.dev/v1", time, force: false, lists: &lists })
 }
 
-fn applied(live: Option<&Value>, name: &str, spec: Value) -> Result<Value, Failure> {
+fn applied(live: Option<&Value>, name: &str, spec: Value) -> Result<Value, ApiError> {
     with(name, Operation::Apply, 1, |by| apply(live, &object(spec), by))
 }
 
@@ -57,7 +57,7 @@ fn owned(object: &Value, name: &str) -> Option<Value> {
 }
 
 #[test]
-fn an_empty_part_that_is_always_there_is_owned_by_whoever_made_it() {
+fn an_empty_required_field_is_owned_by_its_creator() {
     let kind = crate::kinds::builtin::kinds().into_iter().find(|kind| kind.kind == "Pod").unwrap();
     let lists = lists_of(&kind);
     let mut by_nobody_else = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "resources": {}}]}});
@@ -85,12 +85,12 @@ fn applying_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn another_value_of_somebody_elses_field_is_a_conflict_unless_forced() {
+fn changing_a_field_of_another_manager_is_a_conflict_unless_forced() {
     let made = applied(None, "m1", json!({"size": 3, "color": "red"})).unwrap();
     let failure = applied(Some(&made), "m2", json!({"size": 4})).unwrap_err();
     assert_eq!((failure.code, &*failure.reason), (409, "Conflict"));
     assert_eq!(failure.message, "Apply failed with 1 conflict: conflict with \"m1\": .spec.size");
-    assert_eq!(failure.details.causes, vec![Cause::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
+    assert_eq!(failure.details.causes, vec![FieldError::new("FieldManagerConflict", ".spec.size", "conflict with \"m1\"")]);
     let taken = forced(&made, "m2", json!({"size": 4}));
     assert_eq!(taken["spec"], json!({"size": 4, "color": "red"}));
     assert_eq!(owned(&taken, "m1"), Some(json!({"f:spec": {"f:color": {}}})));
@@ -105,7 +105,7 @@ fn the_same_value_is_shared() {
 }
 
 #[test]
-fn what_is_not_applied_any_more_goes_unless_somebody_else_owns_it() {
+fn a_field_that_is_not_applied_again_is_removed_unless_another_manager_owns_it() {
     let made = applied(None, "m1", json!({"size": 3, "color": "red", "tags": ["a", "b"], "items": [{"k": "x"}, {"k": "y"}]})).unwrap();
     let shared = applied(Some(&made), "m2", json!({"tags": ["b"], "items": [{"k": "y"}]})).unwrap();
     let left = applied(Some(&shared), "m1", json!({"size": 3})).unwrap();
@@ -116,7 +116,7 @@ fn what_is_not_applied_any_more_goes_unless_somebody_else_owns_it() {
 }
 
 #[test]
-fn labels_that_are_not_applied_any_more_go_but_metadata_stays() {
+fn labels_that_are_not_applied_again_are_removed() {
     let labelled = json!({"metadata": {"name": "s", "labels": {"a": "b"}}, "spec": {"size": 1}});
     let made = with("m1", Operation::Apply, 1, |by| apply(None, &labelled, by)).unwrap();
     assert_eq!(owned(&made, "m1").unwrap()["f:metadata"], json!({"f:labels": {"f:a": {}}}));
@@ -176,7 +176,7 @@ fn one_empty_entry_ends_all_tracking_and_null_does_not() {
 }
 
 #[test]
-fn the_first_apply_to_an_untracked_object_remembers_what_was_there() {
+fn the_first_apply_to_an_untracked_object_keeps_its_previous_fields() {
     let live = object(json!({"size": 3, "color": "red"}));
     let made = applied(Some(&live), "m1", json!({"size": 3})).unwrap();
     assert_eq!(owned(&made, "before-first-apply"), Some(json!({"f:spec": {".": {}, "f:size": {}, "f:color": {}}})));

@@ -5,14 +5,14 @@ use serde_json::json;
 use super::compiled::Compiled;
 use super::declaration::{self, Declaration};
 use crate::cel::{Environment, Mistake, Program, Type};
-use crate::http::api_error::Cause;
+use crate::http::api_error::FieldError;
 use crate::schema::field_error;
 use crate::schema::node::{Additional, ListType, Node, Rule};
 
 /// Cost limit of one expression, multiplied by its evaluations for one object.
-const MOST_FOR_RULE: u64 = 10_000_000;
+const MAX_RULE_COST: u64 = 10_000_000;
 /// Cost limit of all expressions of a schema together.
-const MOST_FOR_SCHEMA: u64 = 100_000_000;
+const MAX_SCHEMA_COST: u64 = 100_000_000;
 /// Number of rules listed if the total cost is too high.
 const NAMED: usize = 4;
 
@@ -20,7 +20,7 @@ const NAMED: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// The errors.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<FieldError>,
     /// Messages about rules that this server cannot evaluate, with the reasons.
     pub(crate) unenforced: Vec<String>,
 }
@@ -28,13 +28,13 @@ pub(crate) struct Report {
 /// Compiles all rules of a schema with this field.
 pub(crate) fn compile(root: &mut Node, field: &str) -> Report {
     let mut compiler = Compiler { report: Report::default(), total: 0, expensive: Vec::new() };
-    compiler.node(root, Place { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
+    compiler.node(root, SchemaLocation { field: field.to_owned(), count: Some(1), uncorrelated: None, is_root: true });
     compiler.conclude(field);
     compiler.report
 }
 
 /// The position of a node.
-struct Place {
+struct SchemaLocation {
     /// The field of the schema.
     field: String,
     /// The maximum number of its values in an object; `None` if unlimited.
@@ -44,7 +44,7 @@ struct Place {
     is_root: bool,
 }
 
-impl Place {
+impl SchemaLocation {
     fn below(&self, field: String, count: Option<u64>) -> Self {
         let count = self.count.zip(count).map(|(own, count)| own.saturating_mul(count));
         Self { field, count, uncorrelated: self.uncorrelated.clone(), is_root: false }
@@ -58,58 +58,58 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn node(&mut self, node: &mut Node, place: Place) {
+    fn node(&mut self, node: &mut Node, location: SchemaLocation) {
         if !node.rules.is_empty() {
-            self.rules(node, &place);
+            self.rules(node, &location);
         }
-        let (most_items, most_properties) = (node.limits.items.most, node.limits.properties.most);
+        let (max_items, max_properties) = (node.limits.items.most, node.limits.properties.most);
         if let Some(item) = &mut node.items {
-            let mut below = place.below(format!("{}.items", place.field), most_items);
+            let mut below = location.below(format!("{}.items", location.field), max_items);
             // Only items with keys can be correlated.
             if !matches!(node.list_type, ListType::Map(_)) {
-                below.uncorrelated = Some(place.field.clone());
+                below.uncorrelated = Some(location.field.clone());
             }
             self.node(item, below);
         }
         if let Additional::Of(values) = &mut node.additional {
-            self.node(values, place.below(format!("{}.additionalProperties", place.field), most_properties));
+            self.node(values, location.below(format!("{}.additionalProperties", location.field), max_properties));
         }
         for (name, property) in &mut node.properties {
-            self.node(property, place.below(format!("{}.properties[{name}]", place.field), Some(1)));
+            self.node(property, location.below(format!("{}.properties[{name}]", location.field), Some(1)));
         }
     }
 
-    fn rules(&mut self, node: &mut Node, place: &Place) {
-        let at = format!("{}.x-kubernetes-validations", place.field);
-        let Some(declared) = declaration::declare(node, place.is_root || node.is_embedded) else {
+    fn rules(&mut self, node: &mut Node, location: &SchemaLocation) {
+        let at = format!("{}.x-kubernetes-validations", location.field);
+        let Some(declared) = declaration::declare(node, location.is_root || node.is_embedded) else {
             let text = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: \
                         unable to convert structural schema to CEL declarations";
-            self.report.causes.push(Cause::new("InternalError", at, text.to_owned()));
+            self.report.causes.push(FieldError::new("InternalError", at, text.to_owned()));
             return;
         };
         for (index, rule) in node.rules.iter_mut().enumerate() {
-            rule.compiled = self.rule(rule, &declared, &format!("{at}[{index}]"), place);
+            rule.compiled = self.rule(rule, &declared, &format!("{at}[{index}]"), location);
         }
     }
 
-    fn rule(&mut self, rule: &Rule, declared: &Declaration, at: &str, place: &Place) -> Option<Compiled> {
+    fn rule(&mut self, rule: &Rule, declared: &Declaration, at: &str, location: &SchemaLocation) -> Option<Compiled> {
         let own = declared.kind("selfType");
         let old = if rule.is_old_self_optional == Some(true) { Type::optional(own.clone()) } else { own.clone() };
         let environment = Environment::new([("self", own), ("oldSelf", old)]);
-        let count = place.count.unwrap_or_else(|| declaration::most_often(declared.least_bytes));
+        let count = location.count.unwrap_or_else(|| declaration::max_occurrences(declared.min_bytes));
         let Some(program) = self.expression(&environment, rule, declared, &format!("{at}.rule"), &Expected::RULE) else {
             self.check_optional(rule, false, at);
             return None;
         };
-        self.observe("estimated rule cost", program.most_cost().saturating_mul(count), &format!("{at}.rule"));
+        self.observe("estimated rule cost", program.max_cost().saturating_mul(count), &format!("{at}.rule"));
         let message = rule.message_expression.as_ref().and_then(|_| {
             let field = format!("{at}.messageExpression");
             let message = self.expression(&environment, rule, declared, &field, &Expected::MESSAGE)?;
-            self.observe("estimated messageExpression cost", message.most_cost(), &field);
+            self.observe("estimated messageExpression cost", message.max_cost(), &field);
             Some(message)
         });
         let uses_old = program.uses("oldSelf");
-        if let (true, Some(above)) = (uses_old, &place.uncorrelated) {
+        if let (true, Some(above)) = (uses_old, &location.uncorrelated) {
             let text = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {above}");
             self.report.causes.push(field_error::invalid(format!("{at}.rule"), &json!(rule.expression), text));
         }
@@ -136,7 +136,7 @@ impl Compiler {
                 return None;
             }
         };
-        self.report.causes.push(Cause::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
+        self.report.causes.push(FieldError::new("FieldValueInvalid", field, format!("Invalid value: {}: {why}", shown(rule))));
         None
     }
 
@@ -148,17 +148,17 @@ impl Compiler {
     }
 
     fn observe(&mut self, what: &str, cost: u64, field: &str) {
-        if cost > MOST_FOR_RULE {
-            self.report.causes.push(field_error::forbidden(field, too_expensive(what, cost, MOST_FOR_RULE)));
+        if cost > MAX_RULE_COST {
+            self.report.causes.push(field_error::forbidden(field, too_expensive(what, cost, MAX_RULE_COST)));
         }
         self.total = self.total.saturating_add(cost);
-        if cost >= MOST_FOR_SCHEMA / 100 {
+        if cost >= MAX_SCHEMA_COST / 100 {
             self.expensive.push((cost, field.to_owned()));
         }
     }
 
     fn conclude(&mut self, field: &str) {
-        if self.total <= MOST_FOR_SCHEMA {
+        if self.total <= MAX_SCHEMA_COST {
             return;
         }
         self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
@@ -167,7 +167,7 @@ impl Compiler {
             self.report.causes.push(field_error::forbidden(at, text));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        self.report.causes.push(field_error::forbidden(field, too_expensive(what, self.total, MOST_FOR_SCHEMA)));
+        self.report.causes.push(field_error::forbidden(field, too_expensive(what, self.total, MAX_SCHEMA_COST)));
     }
 }
 

@@ -8,9 +8,9 @@ use crate::cel::{Object, Size, Sizes, Type};
 use crate::schema::node::{Additional, Node, Type as Kind};
 
 /// The maximum size of a request in bytes, which limits all values.
-const LARGEST_REQUEST: u64 = 3 * 1024 * 1024;
+const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 /// The maximum length of durations and times as texts, with their quotes.
-const LONGEST_TIME: u64 = 32;
+const MAX_TIME: u64 = 32;
 const DATE: u64 = 12;
 
 /// The declaration of a value.
@@ -20,7 +20,7 @@ pub(super) struct Declaration {
     /// The maximum number of characters, items or entries.
     most: u64,
     /// The minimum number of bytes.
-    pub(super) least_bytes: u64,
+    pub(super) min_bytes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -35,20 +35,20 @@ enum Shape {
 pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
     let limits = &node.limits;
     if node.is_int_or_string {
-        return Some(plain(Type::Dyn, limits.length.most.map_or(LARGEST_REQUEST - 2, |most| most.saturating_mul(4)), 1));
+        return Some(plain(Type::Dyn, limits.length.most.map_or(MAX_REQUEST - 2, |most| most.saturating_mul(4)), 1));
     }
     match node.kind? {
         Kind::Array => {
             let item = node.items.as_ref()?;
             let item = declare(item, item.is_embedded)?;
-            let most = limits.items.most.unwrap_or((LARGEST_REQUEST - 2) / (item.least_bytes + 1));
-            Some(Declaration { shape: Shape::List(Box::new(item)), most, least_bytes: 2 })
+            let most = limits.items.most.unwrap_or((MAX_REQUEST - 2) / (item.min_bytes + 1));
+            Some(Declaration { shape: Shape::List(Box::new(item)), most, min_bytes: 2 })
         }
         Kind::Object => match &node.additional {
             Additional::Of(values) if !is_resource => {
                 let value = declare(values, values.is_embedded)?;
-                let most = limits.properties.most.unwrap_or((LARGEST_REQUEST - 2) / (value.least_bytes + 6));
-                Some(Declaration { shape: Shape::Map(Box::new(value)), most, least_bytes: 2 })
+                let most = limits.properties.most.unwrap_or((MAX_REQUEST - 2) / (value.min_bytes + 6));
+                Some(Declaration { shape: Shape::Map(Box::new(value)), most, min_bytes: 2 })
             }
             _ => Some(object(node, is_resource)),
         },
@@ -59,18 +59,18 @@ pub(super) fn declare(node: &Node, is_resource: bool) -> Option<Declaration> {
     }
 }
 
-fn plain(kind: Type, most: u64, least_bytes: u64) -> Declaration {
-    Declaration { shape: Shape::Plain(kind), most, least_bytes }
+fn plain(kind: Type, most: u64, min_bytes: u64) -> Declaration {
+    Declaration { shape: Shape::Plain(kind), most, min_bytes }
 }
 
 fn text(node: &Node) -> Declaration {
     let limits = &node.limits;
-    let unlimited = LARGEST_REQUEST - 2;
+    let unlimited = MAX_REQUEST - 2;
     match limits.format.as_deref() {
         Some("byte") => plain(Type::Bytes, limits.length.most.unwrap_or(unlimited), 2),
-        Some("duration") => plain(Type::Duration, LONGEST_TIME, 3),
+        Some("duration") => plain(Type::Duration, MAX_TIME, 3),
         Some("date") => plain(Type::Timestamp, DATE, DATE),
-        Some("date-time") => plain(Type::Timestamp, LONGEST_TIME, 21),
+        Some("date-time") => plain(Type::Timestamp, MAX_TIME, 21),
         _ => {
             let longest = |options: &Vec<serde_json::Value>| {
                 let lengths = options.iter().filter_map(|option| option.as_str().map(str::len));
@@ -86,18 +86,18 @@ fn text(node: &Node) -> Declaration {
 
 fn object(node: &Node, is_resource: bool) -> Declaration {
     let mut fields = BTreeMap::new();
-    let mut least_bytes = 2;
+    let mut min_bytes = 2;
     for (name, property) in properties(node, is_resource) {
         let Some(field) = declare(&property, property.is_embedded) else { continue };
         // Fields with defaults need not be sent.
         if node.limits.required.contains(&name) && property.default.is_none() {
-            least_bytes += name.len() as u64 + field.least_bytes + 4;
+            min_bytes += name.len() as u64 + field.min_bytes + 4;
         }
         if let Some(name) = escape(&name) {
             fields.insert(name, field);
         }
     }
-    Declaration { shape: Shape::Object(fields), most: 0, least_bytes }
+    Declaration { shape: Shape::Object(fields), most: 0, min_bytes }
 }
 
 /// Returns the members of an object that expressions can access. For a resource, they include its names.
@@ -160,6 +160,6 @@ impl Sizes for Declaration {
 }
 
 /// Returns how many values of a minimum size fit into a request.
-pub(super) fn most_often(least_bytes: u64) -> u64 {
-    LARGEST_REQUEST / (least_bytes + 1)
+pub(super) fn max_occurrences(min_bytes: u64) -> u64 {
+    MAX_REQUEST / (min_bytes + 1)
 }

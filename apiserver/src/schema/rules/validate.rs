@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use super::compiled::Compiled;
 use super::values::convert;
 use crate::cel::{Error, Value};
-use crate::http::api_error::Cause;
-use crate::schema::field_error::Place;
+use crate::http::api_error::FieldError;
+use crate::schema::field_error::FieldPath;
 use crate::schema::node::{Node, Rule, Type};
 
 /// Cost limit of one evaluation.
@@ -14,22 +14,22 @@ const CALL_LIMIT: u64 = 1_000_000;
 /// Cost limit of all evaluations for one object.
 const BUDGET: u64 = 10_000_000;
 /// Limit of a computed message in bytes.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE: usize = 5 * 1024;
 
 /// The result of the rules for an object.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// The errors.
-    pub(crate) causes: Vec<Cause>,
+    pub(crate) causes: Vec<FieldError>,
     /// Errors in unchanged values.
-    pub(crate) forgiven: Vec<Cause>,
+    pub(crate) forgiven: Vec<FieldError>,
 }
 
 /// Evaluates the rules of a schema.
 pub(crate) fn validate(root: &Node, new: &Json, old: Option<&Json>) -> Verdict {
     let mut validation = Validation { budget: BUDGET, is_over: false, verdict: Verdict::default() };
     let before = Before { old, is_unchanged: old == Some(new) };
-    validation.node(root, new, before, &Place::Root, true);
+    validation.node(root, new, before, &FieldPath::Root, true);
     validation.verdict
 }
 
@@ -48,33 +48,33 @@ struct Validation {
 }
 
 impl Validation {
-    fn node(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+    fn node(&mut self, node: &Node, new: &Json, before: Before<'_>, field_path: &FieldPath<'_>, is_resource: bool) {
         if self.is_over || new.is_null() {
             return;
         }
         if !node.rules.is_empty() {
-            self.rules(node, new, before, place, is_resource || node.is_embedded);
+            self.rules(node, new, before, field_path, is_resource || node.is_embedded);
         }
         match new {
             Json::Object(members) => {
                 for (name, member) in members {
                     let Some(schema) = node.member(name) else { continue };
                     let old = before.old.and_then(|old| old.get(name));
-                    self.node(schema, member, before.below(member, old), &place.member(name), false);
+                    self.node(schema, member, before.below(member, old), &field_path.member(name), false);
                 }
             }
             Json::Array(items) => {
                 let Some(schema) = &node.items else { return };
                 for (index, item) in items.iter().enumerate() {
                     let old = node.old_item(before.old, item);
-                    self.node(schema, item, before.below(item, old), &place.item(index), false);
+                    self.node(schema, item, before.below(item, old), &field_path.item(index), false);
                 }
             }
             _ => {}
         }
     }
 
-    fn rules(&mut self, node: &Node, new: &Json, before: Before<'_>, place: &Place<'_>, is_resource: bool) {
+    fn rules(&mut self, node: &Node, new: &Json, before: Before<'_>, field_path: &FieldPath<'_>, is_resource: bool) {
         let own = convert(node, new, is_resource);
         let old = before.old.filter(|old| !old.is_null()).map(|old| convert(node, old, is_resource));
         for rule in &node.rules {
@@ -92,7 +92,7 @@ impl Validation {
                 Some(old) => variables.push(("oldSelf", old.clone())),
                 None => {}
             }
-            self.rule(&Ruled { node, rule, compiled, new, place }, &variables, before.is_unchanged);
+            self.rule(&Ruled { node, rule, compiled, new, field_path }, &variables, before.is_unchanged);
         }
     }
 
@@ -139,7 +139,7 @@ impl Validation {
     ///
     /// # Errors
     /// If computing it is too expensive.
-    fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, Cause> {
+    fn message(&mut self, ruled: &Ruled<'_>, variables: &[(&'static str, Value)]) -> Result<String, FieldError> {
         let written = || ruled.rule.message.clone().unwrap_or_else(|| format!("failed rule: {}", ruled.rule.expression));
         let Some(program) = &ruled.compiled.message else { return Ok(written()) };
         let (outcome, cost) = program.evaluate(variables, CALL_LIMIT);
@@ -150,7 +150,7 @@ impl Validation {
         match outcome {
             Ok(Value::String(text)) => {
                 let text = text.trim();
-                let is_fit = !text.is_empty() && !text.contains('\n') && text.len() <= LONGEST_MESSAGE;
+                let is_fit = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE;
                 Ok(if is_fit { text.to_owned() } else { written() })
             }
             Err(Error::TooExpensive) => {
@@ -177,22 +177,22 @@ struct Ruled<'a> {
     rule: &'a Rule,
     compiled: &'a Compiled,
     new: &'a Json,
-    place: &'a Place<'a>,
+    field_path: &'a FieldPath<'a>,
 }
 
 impl Ruled<'_> {
     /// Returns the error of a rule that could not be evaluated.
-    fn failure(&self, text: &str) -> Cause {
+    fn failure(&self, text: &str) -> FieldError {
         let kind = self.node.kind.map_or("", Type::name);
-        Cause::new("FieldValueInvalid", self.place.field(), format!("Invalid value: {kind:?}: {text}"))
+        FieldError::new("FieldValueInvalid", self.field_path.field(), format!("Invalid value: {kind:?}: {text}"))
     }
 
     /// Returns the error of a violated rule.
-    fn refusal(&self, text: &str) -> Cause {
-        let field = match (self.place, &*self.rule.field_path) {
-            (place, "") => place.field(),
-            (Place::Root, path) => path.to_owned(),
-            (place, path) => format!("{place}.{path}"),
+    fn refusal(&self, text: &str) -> FieldError {
+        let field = match (self.field_path, &*self.rule.field_path) {
+            (field_path, "") => field_path.field(),
+            (FieldPath::Root, path) => path.to_owned(),
+            (field_path, path) => format!("{field_path}.{path}"),
         };
         let value = match self.node.kind {
             Some(Type::Object | Type::Array) => String::new(),
@@ -204,7 +204,7 @@ impl Ruled<'_> {
             "FieldValueDuplicate" => format!("Duplicate value{value}"),
             _ => format!("Invalid value{value}: {text}"),
         };
-        Cause::new(&self.rule.reason, field, message)
+        FieldError::new(&self.rule.reason, field, message)
     }
 
     fn error_text(&self, error: &Error) -> String {

@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::resting::Resting;
+use super::serialized::SerializedObject;
 use crate::storage::resource::{Key, Stored, set_revision};
 
 /// One write: the states before and after.
@@ -15,14 +15,14 @@ pub struct Change {
     /// The revision of the write.
     pub revision: u64,
     pub(super) key: Key,
-    pub(super) old: Option<Arc<Resting>>,
-    pub(super) new: Option<Arc<Resting>>,
+    pub(super) old: Option<Arc<SerializedObject>>,
+    pub(super) new: Option<Arc<SerializedObject>>,
     pub(super) at: Timestamp,
 }
 
 /// The type of a change for a watcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
+pub enum WatchEventType {
     /// The object was added to the selection.
     Added,
     /// The object has changed.
@@ -31,7 +31,7 @@ pub enum Sight {
     Deleted,
 }
 
-impl Sight {
+impl WatchEventType {
     fn of(was: bool, is: bool) -> Option<Self> {
         match (was, is) {
             (false, false) => None,
@@ -42,7 +42,7 @@ impl Sight {
     }
 
     /// Returns the name in watch events.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
@@ -69,47 +69,47 @@ impl Change {
 
     /// Returns the state before; `None` for a creation.
     pub fn before(&self) -> Option<Arc<Stored>> {
-        self.old.as_ref().map(|old| old.wake())
+        self.old.as_ref().map(|old| old.parsed())
     }
 
     /// Returns the state after; `None` for a removal.
     pub fn after(&self) -> Option<Arc<Stored>> {
-        self.new.as_ref().map(|new| new.wake())
+        self.new.as_ref().map(|new| new.parsed())
     }
 
     /// Returns the event type for a watcher with a selection; `None` if the change does not concern it.
-    pub fn sight(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<Sight> {
+    pub fn event_type(&self, is_interesting: impl Fn(&Value) -> bool) -> Option<WatchEventType> {
         let was = self.before().is_some_and(|old| is_interesting(&old.value));
         let is = self.after().is_some_and(|new| is_interesting(&new.value));
-        Sight::of(was, is)
+        WatchEventType::of(was, is)
     }
 
     /// Returns the event type for a watcher without selectors. The object is not parsed.
-    pub fn whole_sight(&self) -> Option<Sight> {
-        Sight::of(self.old.is_some(), self.new.is_some())
+    pub fn event_type_without_selection(&self) -> Option<WatchEventType> {
+        WatchEventType::of(self.old.is_some(), self.new.is_some())
     }
 
     /// Returns the object of an event: the new state, or for a removal the old state with the new revision.
-    pub fn object(&self, sight: Sight) -> Value {
-        let stored = if sight == Sight::Deleted { self.before() } else { self.after() };
+    pub fn object(&self, event_type: WatchEventType) -> Value {
+        let stored = if event_type == WatchEventType::Deleted { self.before() } else { self.after() };
         let mut value = stored.map_or(Value::Null, |stored| (*stored.value).clone());
-        if sight == Sight::Deleted {
+        if event_type == WatchEventType::Deleted {
             set_revision(&mut value, self.revision);
         }
         value
     }
 
     /// Writes the line of an event in the stored form.
-    pub fn write_line(&self, sight: Sight, out: &mut BytesMut) {
+    pub fn write_line(&self, event_type: WatchEventType, out: &mut BytesMut) {
         match &self.new {
-            Some(new) if sight != Sight::Deleted => {
+            Some(new) if event_type != WatchEventType::Deleted => {
                 out.put_slice(b"{\"type\":\"");
-                out.put_slice(sight.word().as_bytes());
+                out.put_slice(event_type.name().as_bytes());
                 out.put_slice(b"\",\"object\":");
                 out.put_slice(new.text());
                 out.put_slice(b"}\n");
             }
-            _ => out.put_slice(&line(sight.word(), &self.object(sight))),
+            _ => out.put_slice(&line(event_type.name(), &self.object(event_type))),
         }
     }
 }

@@ -25,7 +25,7 @@ fn filled() -> (Store, u64) {
 }
 
 #[test]
-fn the_past_is_found_by_undoing_what_came_later() {
+fn past_states_are_restored_by_undoing_later_changes() {
     let (store, first) = filled();
     let at = |revision| sizes(&store.list_at(&things(), Some("default"), revision).unwrap());
     assert_eq!(at(first - 1), [0_u64; 0]);
@@ -39,8 +39,8 @@ fn the_past_is_found_by_undoing_what_came_later() {
 fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
     let (mut store, first) = filled();
     let before = store.revision();
-    assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
-    assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Raced);
+    assert_eq!(store.put(&things(), thing("a", 9), Expected::Revision(first), Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
+    assert_eq!(store.put(&things(), thing("a", 9), Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap_err(), Conflict);
     assert_eq!(store.revision(), before);
 }
 
@@ -48,19 +48,19 @@ fn a_write_that_expects_another_state_is_refused_and_leaves_no_trace() {
 fn a_removed_object_is_seen_in_its_last_state_with_the_revision_of_the_removal() {
     let (store, first) = filled();
     let changes = store.changes_after(&things(), first + 2, 10).unwrap();
-    let sight = changes[0].sight(|_| true).unwrap();
-    assert_eq!(sight, Sight::Deleted);
-    assert_eq!(changes[0].object(sight)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
-    assert_eq!(changes[0].object(sight)["spec"]["size"], json!(2));
+    let event_type = changes[0].event_type(|_| true).unwrap();
+    assert_eq!(event_type, WatchEventType::Deleted);
+    assert_eq!(changes[0].object(event_type)["metadata"]["resourceVersion"], json!((first + 3).to_string()));
+    assert_eq!(changes[0].object(event_type)["spec"]["size"], json!(2));
 }
 
 #[test]
-fn what_leaves_a_selection_is_deleted_for_its_watcher() {
+fn an_object_that_leaves_a_selection_is_deleted_for_its_watcher() {
     let (store, first) = filled();
     let changes = store.changes_after(&things(), first + 1, 10).unwrap();
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(1)), Some(Sight::Deleted));
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(3)), Some(Sight::Added));
-    assert_eq!(changes[0].sight(|value| value["spec"]["size"] == json!(7)), None);
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(1)), Some(WatchEventType::Deleted));
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(3)), Some(WatchEventType::Added));
+    assert_eq!(changes[0].event_type(|value| value["spec"]["size"] == json!(7)), None);
 }
 
 #[test]
@@ -103,14 +103,14 @@ fn history_is_forgotten_by_bytes_where_most_of_it_is() {
 }
 
 #[test]
-fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
+fn readers_see_only_durable_writes() {
     let (mut store, first) = filled();
     let now = Timestamp::UNIX_EPOCH;
     let (a, c) = (("default".to_owned(), "a".to_owned()), ("default".to_owned(), "c".to_owned()));
     store.hide_writes();
     let visible = store.visible_revision();
-    let mut tick = store.subscribe(&things());
-    tick.mark_unchanged();
+    let mut latest = store.subscribe(&things());
+    latest.mark_unchanged();
     let old = store.get(&things(), &a).unwrap();
     let changed = store.put(&things(), thing("a", 8), Expected::Revision(first + 2), now).unwrap().revision;
     let mut owned = thing("c", 9);
@@ -124,9 +124,9 @@ fn readers_see_what_is_durable_and_nothing_of_what_is_undone() {
     };
     let before = (visible, vec![3], Some(json!(3)), false, 0);
     assert_eq!(seen(&store), before);
-    assert!(!tick.has_changed().unwrap());
+    assert!(!latest.has_changed().unwrap());
     store.make_durable(changed);
-    assert!(tick.has_changed().unwrap());
+    assert!(latest.has_changed().unwrap());
     assert_eq!(seen(&store), (changed, vec![8], Some(json!(8)), false, 1));
 
     let undone = store.visible(&things(), &a).unwrap();

@@ -29,7 +29,7 @@ impl Verdicts {
     /// Returns all problems: differences that are not allowed, and allowed ones that do not occur.
     pub(crate) fn conclude(mut self) -> Result<(), String> {
         for difference in DIFFERENCES {
-            for (case, at) in difference.places.iter().filter(|place| !self.used.contains(place)) {
+            for (case, at) in difference.places.iter().filter(|request_path| !self.used.contains(request_path)) {
                 let _ = writeln!(self.report, "not needed: {case}: {at}: {}", difference.reason);
             }
         }

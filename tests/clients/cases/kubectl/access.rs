@@ -1,9 +1,9 @@
 //! `kubectl auth`.
 
 use crate::cases::{Case, cases};
-use crate::stage::Stage;
+use crate::context::CaseContext;
 
-pub(crate) const CASES: &[Case] = cases![Both: rights_are_asked_for_and_given];
+pub(crate) const CASES: &[Case] = cases![Both: permissions_are_checked_and_granted];
 
 const RULES: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
@@ -18,25 +18,25 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gauging}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 ";
 
-fn rights_are_asked_for_and_given(stage: &Stage<'_>) {
-    stage.kubectl("auth can-i create configmaps").prints_lines(&["yes"]);
-    stage.kubectl("auth can-i '*' '*'").prints_lines(&["yes"]);
-    stage.kubectl("auth can-i get /healthz").prints_lines(&["yes"]);
-    stage.kubectl("auth can-i patch gauges.clients.kopfd.dev --subresource=status").prints_lines(&["yes"]);
-    stage.kubectl("auth can-i --list").prints("*.*");
-    stage.kubectl("auth whoami").prints("Username");
-    stage.kubectl("auth whoami -o jsonpath={.status.userInfo.groups}").prints("system:masters");
-    stage.kubectl_fails("auth can-i create configmaps --as=bob").prints("no");
-    stage
+fn permissions_are_checked_and_granted(context: &CaseContext<'_>) {
+    context.kubectl("auth can-i create configmaps").expect_lines(&["yes"]);
+    context.kubectl("auth can-i '*' '*'").expect_lines(&["yes"]);
+    context.kubectl("auth can-i get /healthz").expect_lines(&["yes"]);
+    context.kubectl("auth can-i patch gauges.clients.kopfd.dev --subresource=status").expect_lines(&["yes"]);
+    context.kubectl("auth can-i --list").expect_output("*.*");
+    context.kubectl("auth whoami").expect_output("Username");
+    context.kubectl("auth whoami -o jsonpath={.status.userInfo.groups}").expect_output("system:masters");
+    context.kubectl_fails("auth can-i create configmaps --as=bob").expect_output("no");
+    context
         .kubectl_fails("get gauges --as=bob")
-        .complains("(Forbidden): gauges.clients.kopfd.dev is forbidden: User \"bob\" cannot list resource");
-    stage.file("rules.yaml", &RULES.replace("HERE", &stage.namespace));
-    stage.kubectl("auth reconcile -f rules.yaml --dry-run=client").prints("gauging reconciled (dry run)");
-    stage.kubectl("auth reconcile -f rules.yaml").prints("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
+        .expect_stderr("(Forbidden): gauges.clients.kopfd.dev is forbidden: User \"bob\" cannot list resource");
+    context.file("rules.yaml", &RULES.replace("HERE", &context.namespace));
+    context.kubectl("auth reconcile -f rules.yaml --dry-run=client").expect_output("gauging reconciled (dry run)");
+    context.kubectl("auth reconcile -f rules.yaml").expect_output("rolebinding.rbac.authorization.k8s.io/gauging reconciled");
     // The real authorizer uses a cache of the rules, which is slightly behind.
     std::thread::sleep(std::time::Duration::from_millis(500));
-    stage.kubectl("auth can-i list gauges --as=bob").prints_lines(&["yes"]);
-    stage.kubectl_fails("auth can-i delete gauges --as=bob").prints("no");
-    stage.kubectl("get gauges --as=bob").complains("No resources found");
-    stage.kubectl("get role,rolebinding").prints("gauging");
+    context.kubectl("auth can-i list gauges --as=bob").expect_lines(&["yes"]);
+    context.kubectl_fails("auth can-i delete gauges --as=bob").expect_output("no");
+    context.kubectl("get gauges --as=bob").expect_stderr("No resources found");
+    context.kubectl("get role,rolebinding").expect_output("gauging");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cases::{Case, cases};
-use crate::stage::Stage;
+use crate::context::CaseContext;
 
 pub(crate) const CASES: &[Case] = cases![Both: objects_are_described_with_their_events, kinds_without_objects_are_described];
 
@@ -76,49 +76,49 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: main, image: "example.com/once:1"}]}
 "#;
 
-fn objects_are_described_with_their_events(stage: &Stage<'_>) {
-    stage.file("objects.yaml", OBJECTS);
-    stage.kubectl("create -f objects.yaml");
-    for server in stage.world().servers() {
-        let gauge = server.client.get(&stage.path("clients.kopfd.dev/v1/gauges/high")).expect("the gauge was created");
+fn objects_are_described_with_their_events(context: &CaseContext<'_>) {
+    context.file("objects.yaml", OBJECTS);
+    context.kubectl("create -f objects.yaml");
+    for server in context.servers().servers() {
+        let gauge = server.client.get(&context.path("clients.kopfd.dev/v1/gauges/high")).expect("the gauge was created");
         for (name, kind, reason) in [("high.1", "Normal", "Filled"), ("high.2", "Warning", "Leaking")] {
             let event = json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": kind, "reason": reason,
                 "message": format!("The gauge is {}.", reason.to_lowercase()), "source": {"component": "tester"},
                 "involvedObject": {"apiVersion": "clients.kopfd.dev/v1", "kind": "Gauge", "name": "high",
-                    "namespace": stage.namespace, "uid": gauge["metadata"]["uid"]},
+                    "namespace": context.namespace, "uid": gauge["metadata"]["uid"]},
                 "firstTimestamp": gauge["metadata"]["creationTimestamp"], "lastTimestamp": gauge["metadata"]["creationTimestamp"],
                 "count": 1,
             });
-            server.client.create(&stage.path("events"), &event);
+            server.client.create(&context.path("events"), &event);
         }
     }
-    stage.kubectl("describe gauge high").prints("Size:").prints("Leaking").prints("The gauge is filled.");
-    stage.kubectl("describe gauge high --show-events=false").hides("Leaking");
-    stage.kubectl("describe pod worker").prints("example.com/web:1").prints("/data from data (rw)");
-    stage.kubectl("describe deployment web").prints("RollingUpdateStrategy");
-    stage.kubectl("describe configmap settings").prints("several");
-    stage.kubectl("describe secret key").prints("password:  6 bytes");
-    stage.kubectl("describe service web").prints("Port:");
-    stage.kubectl("describe quota little").prints("little");
-    stage.kubectl("describe limits small").prints("200m");
-    stage.kubectl("describe role reader").prints("configmaps");
-    stage.kubectl("describe job once").prints("Parallelism:");
-    stage.kubectl("describe serviceaccount default").prints("default");
-    stage.kubectl(&format!("describe namespace {}", stage.namespace)).prints("little");
-    stage.kubectl("describe pods,cm -l app=web").prints("worker").hides("several");
-    stage.kubectl_fails("describe pod absent").complains("not found");
+    context.kubectl("describe gauge high").expect_output("Size:").expect_output("Leaking").expect_output("The gauge is filled.");
+    context.kubectl("describe gauge high --show-events=false").expect_absent("Leaking");
+    context.kubectl("describe pod worker").expect_output("example.com/web:1").expect_output("/data from data (rw)");
+    context.kubectl("describe deployment web").expect_output("RollingUpdateStrategy");
+    context.kubectl("describe configmap settings").expect_output("several");
+    context.kubectl("describe secret key").expect_output("password:  6 bytes");
+    context.kubectl("describe service web").expect_output("Port:");
+    context.kubectl("describe quota little").expect_output("little");
+    context.kubectl("describe limits small").expect_output("200m");
+    context.kubectl("describe role reader").expect_output("configmaps");
+    context.kubectl("describe job once").expect_output("Parallelism:");
+    context.kubectl("describe serviceaccount default").expect_output("default");
+    context.kubectl(&format!("describe namespace {}", context.namespace)).expect_output("little");
+    context.kubectl("describe pods,cm -l app=web").expect_output("worker").expect_absent("several");
+    context.kubectl_fails("describe pod absent").expect_stderr("not found");
 
-    stage.kubectl("events").prints("Leaking").prints("Gauge/high");
-    stage.kubectl("events --for gauge/high --types=Warning").prints("Leaking").hides("Filled");
-    stage.kubectl("get events --sort-by=.reason -o custom-columns=R:.reason,T:.type").prints("Filled").prints("Warning");
-    stage.kubectl("get events --field-selector type=Warning,involvedObject.kind=Gauge -o name").prints_lines(&["event/high.2"]);
-    stage.kubectl("get events.events.k8s.io --field-selector reason=Filled").prints("gauge/high");
+    context.kubectl("events").expect_output("Leaking").expect_output("Gauge/high");
+    context.kubectl("events --for gauge/high --types=Warning").expect_output("Leaking").expect_absent("Filled");
+    context.kubectl("get events --sort-by=.reason -o custom-columns=R:.reason,T:.type").expect_output("Filled").expect_output("Warning");
+    context.kubectl("get events --field-selector type=Warning,involvedObject.kind=Gauge -o name").expect_lines(&["event/high.2"]);
+    context.kubectl("get events.events.k8s.io --field-selector reason=Filled").expect_output("gauge/high");
 }
 
-fn kinds_without_objects_are_described(stage: &Stage<'_>) {
-    stage.kubectl("describe nodes").prints_lines(&[]);
-    stage.kubectl("describe pods").complains("No resources found");
-    stage.kubectl("describe crd gauges.clients.kopfd.dev").prints("Accepted Names").prints("Established");
-    stage.kubectl("describe gauges").complains("No resources found");
+fn kinds_without_objects_are_described(context: &CaseContext<'_>) {
+    context.kubectl("describe nodes").expect_lines(&[]);
+    context.kubectl("describe pods").expect_stderr("No resources found");
+    context.kubectl("describe crd gauges.clients.kopfd.dev").expect_output("Accepted Names").expect_output("Established");
+    context.kubectl("describe gauges").expect_stderr("No resources found");
 }

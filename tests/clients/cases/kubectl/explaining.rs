@@ -1,39 +1,39 @@
 //! `kubectl explain`, `api-resources`, `api-versions`.
 
 use crate::cases::{Case, cases};
-use crate::stage::Stage;
+use crate::context::CaseContext;
 
 pub(crate) const CASES: &[Case] =
     cases![Both: custom_resources_are_explained, built_in_kinds_are_explained, resources_and_versions_are_listed];
 
-fn custom_resources_are_explained(stage: &Stage<'_>) {
-    stage.kubectl("explain gauge").prints("A gauge shows a number.").prints("spec\t<Object> -required-");
-    stage.kubectl("explain gauges.spec").prints("What the gauge is to show.").prints("How large the gauge is to be.");
-    stage.kubectl("explain gauge.spec.size").prints("FIELD: size <integer>");
-    stage.kubectl("explain gauge.spec.mode").prints("plain\n    precise");
-    stage.kubectl("explain gauge.spec.marks").prints("<[]Object>").prints("Where the mark is.");
-    stage.kubectl("explain gauge.spec --recursive").prints("marks\t<[]Object>").prints("  value\t<integer>");
-    stage.kubectl("explain gg --api-version=clients.kopfd.dev/v1").prints("VERSION:    v1");
-    stage.kubectl_fails("explain gauge.spec.none").complains("field \"none\" does not exist");
-    stage.kubectl_fails("explain nonsense").complains("the server doesn't have a resource type \"nonsense\"");
+fn custom_resources_are_explained(context: &CaseContext<'_>) {
+    context.kubectl("explain gauge").expect_output("A gauge shows a number.").expect_output("spec\t<Object> -required-");
+    context.kubectl("explain gauges.spec").expect_output("What the gauge is to show.").expect_output("How large the gauge is to be.");
+    context.kubectl("explain gauge.spec.size").expect_output("FIELD: size <integer>");
+    context.kubectl("explain gauge.spec.mode").expect_output("plain\n    precise");
+    context.kubectl("explain gauge.spec.marks").expect_output("<[]Object>").expect_output("Where the mark is.");
+    context.kubectl("explain gauge.spec --recursive").expect_output("marks\t<[]Object>").expect_output("  value\t<integer>");
+    context.kubectl("explain gg --api-version=clients.kopfd.dev/v1").expect_output("VERSION:    v1");
+    context.kubectl_fails("explain gauge.spec.none").expect_stderr("field \"none\" does not exist");
+    context.kubectl_fails("explain nonsense").expect_stderr("the server doesn't have a resource type \"nonsense\"");
 }
 
-fn built_in_kinds_are_explained(stage: &Stage<'_>) {
-    stage.kubectl("explain pods").prints("KIND:       Pod").prints("spec");
-    stage.kubectl("explain configmap.data").prints("FIELD: data");
-    stage.kubectl("explain deployment").prints("GROUP:      apps");
-    stage.kubectl("explain gauge.metadata.labels").prints("<map[string]string>");
+fn built_in_kinds_are_explained(context: &CaseContext<'_>) {
+    context.kubectl("explain pods").expect_output("KIND:       Pod").expect_output("spec");
+    context.kubectl("explain configmap.data").expect_output("FIELD: data");
+    context.kubectl("explain deployment").expect_output("GROUP:      apps");
+    context.kubectl("explain gauge.metadata.labels").expect_output("<map[string]string>");
 }
 
-fn resources_and_versions_are_listed(stage: &Stage<'_>) {
-    stage
+fn resources_and_versions_are_listed(context: &CaseContext<'_>) {
+    context
         .kubectl("api-resources --api-group=clients.kopfd.dev")
-        .prints_lines(&["NAME SHORTNAMES APIVERSION NAMESPACED KIND", "gauges gg clients.kopfd.dev/v1 true Gauge"]);
-    stage.kubectl("api-resources --api-group=clients.kopfd.dev -o wide").prints("create,").prints("all,meters");
-    stage.kubectl("api-resources --api-group=apps --sort-by=name").prints("deployments");
-    stage.kubectl("api-resources --api-group=batch --verbs=list,watch -o name").prints("cronjobs.batch");
-    stage.kubectl("api-resources --namespaced=false --api-group=").prints("namespaces");
-    stage.kubectl("api-resources --categories=meters -o name").prints_lines(&["gauges.clients.kopfd.dev"]);
-    stage.kubectl("api-resources").prints("configmaps").prints("gauges");
-    stage.kubectl("api-versions").prints("apps/v1").prints("clients.kopfd.dev/v1");
+        .expect_lines(&["NAME SHORTNAMES APIVERSION NAMESPACED KIND", "gauges gg clients.kopfd.dev/v1 true Gauge"]);
+    context.kubectl("api-resources --api-group=clients.kopfd.dev -o wide").expect_output("create,").expect_output("all,meters");
+    context.kubectl("api-resources --api-group=apps --sort-by=name").expect_output("deployments");
+    context.kubectl("api-resources --api-group=batch --verbs=list,watch -o name").expect_output("cronjobs.batch");
+    context.kubectl("api-resources --namespaced=false --api-group=").expect_output("namespaces");
+    context.kubectl("api-resources --categories=meters -o name").expect_lines(&["gauges.clients.kopfd.dev"]);
+    context.kubectl("api-resources").expect_output("configmaps").expect_output("gauges");
+    context.kubectl("api-versions").expect_output("apps/v1").expect_output("clients.kopfd.dev/v1");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::cases::{Case, cases};
-use crate::stage::Stage;
+use crate::context::CaseContext;
 
 pub(crate) const CASES: &[Case] = cases![Both:
     objects_are_shown_in_every_output,
@@ -41,9 +41,9 @@ metadata: {name: low, labels: {shelf: reading}, annotations: {example.com/note: 
 spec: {mode: plain}
 "#;
 
-fn furnish(stage: &Stage<'_>) {
-    stage.file("shelf.yaml", SHELF);
-    stage.kubectl("create -f shelf.yaml").prints_lines(&[
+fn furnish(context: &CaseContext<'_>) {
+    context.file("shelf.yaml", SHELF);
+    context.kubectl("create -f shelf.yaml").expect_lines(&[
         "configmap/one created",
         "configmap/two created",
         "configmap/three created",
@@ -52,75 +52,77 @@ fn furnish(stage: &Stage<'_>) {
     ]);
 }
 
-fn objects_are_shown_in_every_output(stage: &Stage<'_>) {
-    furnish(stage);
+fn objects_are_shown_in_every_output(context: &CaseContext<'_>) {
+    furnish(context);
     let phase = r#"{"status":{"phase":"Steady"}}"#;
-    stage
+    context
         .kubectl(&format!("patch gauge high --subresource=status --type=merge -p '{phase}'"))
-        .prints("gauge.clients.kopfd.dev/high patched");
+        .expect_output("gauge.clients.kopfd.dev/high patched");
 
-    stage.kubectl("get gauges").prints_lines(&["NAME SIZE PHASE AGE", "high 70 Steady AGE", "low 1 AGE"]);
-    stage.kubectl("get gauges -o wide").prints_lines(&["NAME SIZE PHASE MODE AGE", "high 70 Steady precise AGE", "low 1 plain AGE"]);
-    stage.kubectl("get gg --no-headers").prints_lines(&["high 70 Steady AGE", "low 1 AGE"]);
-    stage.kubectl("get gauges.v1.clients.kopfd.dev low").prints_lines(&["NAME SIZE PHASE AGE", "low 1 AGE"]);
-    stage.kubectl("get meters -o name").prints_lines(&["gauge.clients.kopfd.dev/high", "gauge.clients.kopfd.dev/low"]);
-    let shown: serde_json::Value = serde_json::from_str(&stage.kubectl("get gauge high -o json").stdout).expect("the output is JSON");
+    context.kubectl("get gauges").expect_lines(&["NAME SIZE PHASE AGE", "high 70 Steady AGE", "low 1 AGE"]);
+    context.kubectl("get gauges -o wide").expect_lines(&["NAME SIZE PHASE MODE AGE", "high 70 Steady precise AGE", "low 1 plain AGE"]);
+    context.kubectl("get gg --no-headers").expect_lines(&["high 70 Steady AGE", "low 1 AGE"]);
+    context.kubectl("get gauges.v1.clients.kopfd.dev low").expect_lines(&["NAME SIZE PHASE AGE", "low 1 AGE"]);
+    context.kubectl("get meters -o name").expect_lines(&["gauge.clients.kopfd.dev/high", "gauge.clients.kopfd.dev/low"]);
+    let shown: serde_json::Value = serde_json::from_str(&context.kubectl("get gauge high -o json").stdout).expect("the output is JSON");
     assert_eq!((&shown["spec"]["size"], &shown["status"]["phase"]), (&json!(70), &json!("Steady")));
-    stage.kubectl("get gauges -o json").prints(r#""kind": "List""#);
-    stage.kubectl("get gauge low -o yaml").prints("  size: 1\n").hides("managedFields");
-    stage.kubectl("get gauge low -o yaml --show-managed-fields").prints("manager: kubectl-create");
-    stage.kubectl("get gauges -o jsonpath='{range .items[*]}{.metadata.name}={.spec.size};{end}'").prints("high=70;low=1;");
-    stage.kubectl("get gauge high -o jsonpath='{.spec.marks[?(@.name==\"top\")].value}'").prints("9");
-    stage.kubectl("get cm one two -o go-template='{{range .items}}{{.metadata.name}} {{.data.rank}},{{end}}'").prints("one 3,two 1,");
-    stage.kubectl("get gauges -o custom-columns=NAME:.metadata.name,MODE:.spec.mode,NONE:.spec.none").prints_lines(&[
+    context.kubectl("get gauges -o json").expect_output(r#""kind": "List""#);
+    context.kubectl("get gauge low -o yaml").expect_output("  size: 1\n").expect_absent("managedFields");
+    context.kubectl("get gauge low -o yaml --show-managed-fields").expect_output("manager: kubectl-create");
+    context.kubectl("get gauges -o jsonpath='{range .items[*]}{.metadata.name}={.spec.size};{end}'").expect_output("high=70;low=1;");
+    context.kubectl("get gauge high -o jsonpath='{.spec.marks[?(@.name==\"top\")].value}'").expect_output("9");
+    context
+        .kubectl("get cm one two -o go-template='{{range .items}}{{.metadata.name}} {{.data.rank}},{{end}}'")
+        .expect_output("one 3,two 1,");
+    context.kubectl("get gauges -o custom-columns=NAME:.metadata.name,MODE:.spec.mode,NONE:.spec.none").expect_lines(&[
         "NAME MODE NONE",
         "high precise <none>",
         "low plain <none>",
     ]);
-    stage.kubectl("get cm --sort-by=.data.rank -o name").prints("configmap/two\nconfigmap/three\nconfigmap/one\n");
-    stage
+    context.kubectl("get cm --sort-by=.data.rank -o name").expect_output("configmap/two\nconfigmap/three\nconfigmap/one\n");
+    context
         .kubectl("get cm one two three --sort-by='{.metadata.name}' --no-headers -o custom-columns=:.metadata.name")
-        .prints("one\nthree\ntwo\n");
-    stage.kubectl("get cm one --show-labels").prints("colour=red,tier=front");
-    stage.kubectl("get cm -L tier,colour").prints("back");
+        .expect_output("one\nthree\ntwo\n");
+    context.kubectl("get cm one --show-labels").expect_output("colour=red,tier=front");
+    context.kubectl("get cm -L tier,colour").expect_output("back");
     // Other cases have gauges, too, and delete them at the same time.
-    let own = format!("-A --field-selector metadata.namespace={}", stage.namespace);
-    stage
+    let own = format!("-A --field-selector metadata.namespace={}", context.namespace);
+    context
         .kubectl(&format!("get gg {own} -l 'shelf=reading,shelf notin (other)' --no-headers -o custom-columns=:.metadata.name"))
-        .prints("high\nlow\n");
-    stage.kubectl("get cm,gauges --chunk-size=1").prints("configmap/three").prints("gauge.clients.kopfd.dev/low");
-    stage.kubectl("get -f shelf.yaml").prints("configmap/two").prints("gauge.clients.kopfd.dev/high");
-    stage.kubectl("get gauge high --subresource=scale").prints("NAME");
-    stage.kubectl("get gauge high --subresource=status -o name").prints_lines(&["gauge.clients.kopfd.dev/high"]);
-    stage.kubectl("get gauge absent --ignore-not-found").prints_lines(&[]);
-    stage.kubectl_fails("get gauge absent").complains("(NotFound): gauges.clients.kopfd.dev \"absent\" not found");
-    stage.kubectl_fails("get nonsense").complains("the server doesn't have a resource type \"nonsense\"");
-    stage.kubectl("get gauges --output-watch-events=false --server-print=false").prints("high");
-    stage.kubectl("get namespaces default kube-system -o name").prints_lines(&["namespace/default", "namespace/kube-system"]);
-    stage.kubectl("get crd gauges.clients.kopfd.dev").prints("gauges.clients.kopfd.dev");
-    stage.kubectl("get nodes").complains("No resources found");
-    stage.kubectl("get pods").complains("No resources found in");
-    stage.object("clients.kopfd.dev/v1/gauges/high");
-    stage.object("configmaps/one");
+        .expect_output("high\nlow\n");
+    context.kubectl("get cm,gauges --chunk-size=1").expect_output("configmap/three").expect_output("gauge.clients.kopfd.dev/low");
+    context.kubectl("get -f shelf.yaml").expect_output("configmap/two").expect_output("gauge.clients.kopfd.dev/high");
+    context.kubectl("get gauge high --subresource=scale").expect_output("NAME");
+    context.kubectl("get gauge high --subresource=status -o name").expect_lines(&["gauge.clients.kopfd.dev/high"]);
+    context.kubectl("get gauge absent --ignore-not-found").expect_lines(&[]);
+    context.kubectl_fails("get gauge absent").expect_stderr("(NotFound): gauges.clients.kopfd.dev \"absent\" not found");
+    context.kubectl_fails("get nonsense").expect_stderr("the server doesn't have a resource type \"nonsense\"");
+    context.kubectl("get gauges --output-watch-events=false --server-print=false").expect_output("high");
+    context.kubectl("get namespaces default kube-system -o name").expect_lines(&["namespace/default", "namespace/kube-system"]);
+    context.kubectl("get crd gauges.clients.kopfd.dev").expect_output("gauges.clients.kopfd.dev");
+    context.kubectl("get nodes").expect_stderr("No resources found");
+    context.kubectl("get pods").expect_stderr("No resources found in");
+    context.object("clients.kopfd.dev/v1/gauges/high");
+    context.object("configmaps/one");
 }
 
-fn objects_are_selected_by_labels_and_fields(stage: &Stage<'_>) {
-    furnish(stage);
-    stage.kubectl("get cm -l tier=back -o name").prints_lines(&["configmap/three", "configmap/two"]);
-    stage.kubectl("get cm -l 'tier in (front,back),!colour' -o name").prints_lines(&["configmap/two"]);
-    stage.kubectl("get cm -l 'colour,colour!=red' -o name").prints_lines(&["configmap/three"]);
-    stage.kubectl("get cm --selector='colour notin (red,blue),tier' -o name").prints_lines(&["configmap/two"]);
-    stage.kubectl("get cm --field-selector metadata.name=one -o name").prints_lines(&["configmap/one"]);
-    stage.kubectl("get cm --field-selector metadata.name!=one -l tier -o name").prints_lines(&["configmap/three", "configmap/two"]);
-    stage.kubectl("get gauges --field-selector spec.mode=precise -o name").prints_lines(&["gauge.clients.kopfd.dev/high"]);
-    stage.kubectl("get gauges -A -l shelf=reading --field-selector metadata.namespace=nowhere").complains("No resources found");
-    stage.kubectl_fails("get gauges --field-selector spec.size=1").complains("field label not supported");
-    stage.kubectl_fails("get cm -l 'a=b=c'").complains("found '=', expected");
-    stage.file("pods.yaml", PODS);
-    stage.kubectl("create -f pods.yaml").prints("pod/placed created");
-    stage.kubectl("get pods --field-selector spec.nodeName= -o name").prints_lines(&["pod/homeless"]);
-    stage.kubectl("get pods --field-selector spec.nodeName=somewhere,status.phase=Pending -o name").prints_lines(&["pod/placed"]);
-    stage.kubectl("get pods --field-selector spec.restartPolicy=Never -o name").prints_lines(&["pod/placed"]);
+fn objects_are_selected_by_labels_and_fields(context: &CaseContext<'_>) {
+    furnish(context);
+    context.kubectl("get cm -l tier=back -o name").expect_lines(&["configmap/three", "configmap/two"]);
+    context.kubectl("get cm -l 'tier in (front,back),!colour' -o name").expect_lines(&["configmap/two"]);
+    context.kubectl("get cm -l 'colour,colour!=red' -o name").expect_lines(&["configmap/three"]);
+    context.kubectl("get cm --selector='colour notin (red,blue),tier' -o name").expect_lines(&["configmap/two"]);
+    context.kubectl("get cm --field-selector metadata.name=one -o name").expect_lines(&["configmap/one"]);
+    context.kubectl("get cm --field-selector metadata.name!=one -l tier -o name").expect_lines(&["configmap/three", "configmap/two"]);
+    context.kubectl("get gauges --field-selector spec.mode=precise -o name").expect_lines(&["gauge.clients.kopfd.dev/high"]);
+    context.kubectl("get gauges -A -l shelf=reading --field-selector metadata.namespace=nowhere").expect_stderr("No resources found");
+    context.kubectl_fails("get gauges --field-selector spec.size=1").expect_stderr("field label not supported");
+    context.kubectl_fails("get cm -l 'a=b=c'").expect_stderr("found '=', expected");
+    context.file("pods.yaml", PODS);
+    context.kubectl("create -f pods.yaml").expect_output("pod/placed created");
+    context.kubectl("get pods --field-selector spec.nodeName= -o name").expect_lines(&["pod/homeless"]);
+    context.kubectl("get pods --field-selector spec.nodeName=somewhere,status.phase=Pending -o name").expect_lines(&["pod/placed"]);
+    context.kubectl("get pods --field-selector spec.restartPolicy=Never -o name").expect_lines(&["pod/placed"]);
 }
 
 const PODS: &str = r#"
@@ -238,21 +240,30 @@ spec:
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]
 "#;
 
-fn workloads_are_shown_in_their_tables(stage: &Stage<'_>) {
-    stage.file("workloads.yaml", WORKLOADS);
-    stage.file("pods.yaml", PODS);
-    stage
+fn workloads_are_shown_in_their_tables(context: &CaseContext<'_>) {
+    context.file("workloads.yaml", WORKLOADS);
+    context.file("pods.yaml", PODS);
+    context
         .kubectl("create -f workloads.yaml -f pods.yaml")
-        .prints("deployment.apps/web created")
-        .prints("lease.coordination.k8s.io/lead created");
-    stage.kubectl("get all").prints("pod/homeless").prints("deployment.apps/web").prints("cronjob.batch/nightly").prints("service/web");
-    stage.kubectl("get all -o wide").prints("example.com/store:1");
-    stage.kubectl("get deployment web -o wide").prints("app=web");
-    stage.kubectl("get pods").prints_lines(&["NAME READY STATUS RESTARTS AGE", "homeless 0/1 Pending 0 AGE", "placed 0/2 Pending 0 AGE"]);
-    stage.kubectl("get pods -o wide --show-kind").prints("somewhere");
-    stage.kubectl("get secret key").prints("Opaque");
-    stage.kubectl("get ingress,pdb,pvc,lease,hpa").prints("web.example.com").prints("somebody").prints("Deployment/web");
-    stage.kubectl("get serviceaccounts").prints("default");
+        .expect_output("deployment.apps/web created")
+        .expect_output("lease.coordination.k8s.io/lead created");
+    context
+        .kubectl("get all")
+        .expect_output("pod/homeless")
+        .expect_output("deployment.apps/web")
+        .expect_output("cronjob.batch/nightly")
+        .expect_output("service/web");
+    context.kubectl("get all -o wide").expect_output("example.com/store:1");
+    context.kubectl("get deployment web -o wide").expect_output("app=web");
+    context.kubectl("get pods").expect_lines(&["NAME READY STATUS RESTARTS AGE", "homeless 0/1 Pending 0 AGE", "placed 0/2 Pending 0 AGE"]);
+    context.kubectl("get pods -o wide --show-kind").expect_output("somewhere");
+    context.kubectl("get secret key").expect_output("Opaque");
+    context
+        .kubectl("get ingress,pdb,pvc,lease,hpa")
+        .expect_output("web.example.com")
+        .expect_output("somebody")
+        .expect_output("Deployment/web");
+    context.kubectl("get serviceaccounts").expect_output("default");
     for place in [
         "apps/v1/deployments/web",
         "apps/v1/statefulsets/store",
@@ -268,17 +279,17 @@ fn workloads_are_shown_in_their_tables(stage: &Stage<'_>) {
         "autoscaling/v2/horizontalpodautoscalers/web",
         "pods/homeless",
     ] {
-        assert!(stage.object(place).is_object(), "{place} is there");
+        assert!(context.object(place).is_object(), "{place} is there");
     }
 }
 
-fn changes_are_watched(stage: &Stage<'_>) {
-    furnish(stage);
-    let tables = stage.start_kubectl("get gauges -w");
-    let names = stage.start_kubectl("get gauges --watch-only -o name");
-    let events = stage
+fn changes_are_watched(context: &CaseContext<'_>) {
+    furnish(context);
+    let tables = context.start_kubectl("get gauges -w");
+    let names = context.start_kubectl("get gauges --watch-only -o name");
+    let events = context
         .start_kubectl("get gauges -w --output-watch-events -o jsonpath='{.type} {.object.metadata.name} {.object.spec.size}{\"\\n\"}'");
-    let labelled = stage.start_kubectl("get cm -w -l tier=back -o custom-columns=NAME:.metadata.name,RANK:.data.rank");
+    let labelled = context.start_kubectl("get cm -w -l tier=back -o custom-columns=NAME:.metadata.name,RANK:.data.rank");
     tables.until("low");
     events.until("ADDED low");
     labelled.until("two");
@@ -286,16 +297,16 @@ fn changes_are_watched(stage: &Stage<'_>) {
     let mut size = 1;
     while [tables.seen("patience"), names.seen("low")].contains(&false) {
         size += 1;
-        stage.kubectl(&format!("patch gauge low --type=merge -p '{{\"spec\":{{\"size\":{size}}}}}'"));
-        stage.kubectl("annotate --overwrite gauge low seen=yes");
+        context.kubectl(&format!("patch gauge low --type=merge -p '{{\"spec\":{{\"size\":{size}}}}}'"));
+        context.kubectl("annotate --overwrite gauge low seen=yes");
         if size == 3 {
-            stage.kubectl("patch gauge high --type=merge --subresource=status -p '{\"status\":{\"phase\":\"patience\"}}'");
+            context.kubectl("patch gauge high --type=merge --subresource=status -p '{\"status\":{\"phase\":\"patience\"}}'");
         }
         assert!(size < 40, "the watch begins");
     }
-    stage.kubectl("label --overwrite cm one tier=back");
+    context.kubectl("label --overwrite cm one tier=back");
     labelled.until("one");
-    stage.kubectl("delete gauge low");
+    context.kubectl("delete gauge low");
     events.until("DELETED low");
     tables.end();
     names.end();
@@ -303,31 +314,31 @@ fn changes_are_watched(stage: &Stage<'_>) {
     labelled.end();
 }
 
-fn the_paths_of_the_server_are_read_raw(stage: &Stage<'_>) {
-    furnish(stage);
-    stage.kubectl("get --raw /healthz").prints_lines(&["ok"]);
-    stage.kubectl("get --raw /readyz").prints_lines(&["ok"]);
-    stage.kubectl("get --raw /apis/clients.kopfd.dev").prints("\"groupVersion\":\"clients.kopfd.dev/v1\"");
-    stage.kubectl("get --raw /apis/clients.kopfd.dev/v1").prints("\"name\":\"gauges/scale\"");
-    let path = stage.path("configmaps?limit=1");
-    stage.kubectl(&format!("get --raw {path}")).prints("\"remainingItemCount\"");
-    stage.kubectl_fails("get --raw /nonsense").complains("NotFound");
-    stage.kubectl("cluster-info").prints("is running at");
-    stage.kubectl("version -o json").prints("serverVersion");
-    stage.kubectl("config view").prints("REDACTED");
-    stage.kubectl("config current-context");
-    proxy(stage);
+fn the_paths_of_the_server_are_read_raw(context: &CaseContext<'_>) {
+    furnish(context);
+    context.kubectl("get --raw /healthz").expect_lines(&["ok"]);
+    context.kubectl("get --raw /readyz").expect_lines(&["ok"]);
+    context.kubectl("get --raw /apis/clients.kopfd.dev").expect_output("\"groupVersion\":\"clients.kopfd.dev/v1\"");
+    context.kubectl("get --raw /apis/clients.kopfd.dev/v1").expect_output("\"name\":\"gauges/scale\"");
+    let path = context.path("configmaps?limit=1");
+    context.kubectl(&format!("get --raw {path}")).expect_output("\"remainingItemCount\"");
+    context.kubectl_fails("get --raw /nonsense").expect_stderr("NotFound");
+    context.kubectl("cluster-info").expect_output("is running at");
+    context.kubectl("version -o json").expect_output("serverVersion");
+    context.kubectl("config view").expect_output("REDACTED");
+    context.kubectl("config current-context");
+    proxy(context);
 }
 
 /// kubectl's proxy forwards requests.
-fn proxy(stage: &Stage<'_>) {
+fn proxy(context: &CaseContext<'_>) {
     use std::io::{Read as _, Write as _};
-    let running = stage.start_kubectl("proxy --port=0");
+    let running = context.start_kubectl("proxy --port=0");
     running.until("Starting to serve on");
     let [ours, _] = running.logs();
     let port = ours.trim().rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("the proxy tells its port");
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the proxy listens");
-    let path = stage.path("configmaps/one");
+    let path = context.path("configmaps/one");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("the proxy takes a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the proxy answers");

@@ -1,18 +1,18 @@
 //! The checks of roles and of their bindings.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use crate::schema::metadata::NameRule;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks a role of a namespace.
-pub(super) fn role(role: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn role(role: &Field<'_, '_>, causes: &mut FieldErrors) {
     rules(&role.at("rules"), true, causes);
 }
 
 /// Checks a role of the cluster.
-pub(super) fn cluster_role(role: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn cluster_role(role: &Field<'_, '_>, causes: &mut FieldErrors) {
     rules(&role.at("rules"), false, causes);
     let aggregation = role.at("aggregationRule");
     if !aggregation.is_set() {
@@ -30,7 +30,7 @@ pub(super) fn cluster_role(role: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
+fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut FieldErrors) {
     for rule in rules.items() {
         let (verbs, urls) = (rule.at("verbs"), rule.at("nonResourceURLs"));
         if verbs.is_empty() {
@@ -54,7 +54,7 @@ fn rules(rules: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
 }
 
 /// Checks a binding: in a namespace, to a Role of the namespace or a ClusterRole; in the cluster, only to a ClusterRole.
-pub(super) fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
+pub(super) fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut FieldErrors) {
     let role = binding.at("roleRef");
     role.at("apiGroup").must_be_supported(&[GROUP], causes);
     let kinds: &[&str] = if is_namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
@@ -68,7 +68,7 @@ pub(super) fn binding(binding: &Field<'_, '_>, is_namespaced: bool, causes: &mut
     }
 }
 
-fn subject(subject: &Field<'_, '_>, is_namespaced: bool, causes: &mut Causes) {
+fn subject(subject: &Field<'_, '_>, is_namespaced: bool, causes: &mut FieldErrors) {
     let (name, group) = (subject.at("name"), subject.at("apiGroup"));
     let is_named = name.must_be_filled(causes);
     match subject.at("kind").text() {

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::{labels, resources, scheduling};
 use crate::schema::metadata::NameRule;
 
 /// Checks a new storage class.
-pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     let provisioner = class.at("provisioner");
     if provisioner.must_be_filled(causes) {
         let lower = Value::from(provisioner.text().to_lowercase());
@@ -24,26 +24,26 @@ pub(super) fn storage_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a new priority class.
-pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut Causes) {
-    const MOST: i64 = 1_000_000_000;
+pub(super) fn priority_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
+    const MAX: i64 = 1_000_000_000;
     let metadata = class.at("metadata");
     if metadata.at("name").text().starts_with("system-") {
         causes.push(metadata.at("name").forbidden("priority class names with 'system-' prefix are reserved for system use only"));
-    } else if class.at("value").number() > MOST {
-        causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MOST}")));
+    } else if class.at("value").number() > MAX {
+        causes.push(class.at("value").forbidden(format!("maximum allowed value of a user defined priority is {MAX}")));
     }
     class.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"], causes);
 }
 
 /// Checks that the values of a priority class do not change.
-pub(super) fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_priority_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     if now.at("value").value != before.at("value").value {
         causes.push(now.at("value").forbidden("may not be changed in an update."));
     }
 }
 
 /// Checks a new runtime class.
-pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut FieldErrors) {
     let handler = class.at("handler");
     if handler.must_be_filled(causes) {
         handler.must_be_a_label(causes);
@@ -64,11 +64,11 @@ pub(super) fn runtime_class(class: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an ingress class.
-pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
-    const LONGEST: u64 = 250;
+pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
+    const MAX_LENGTH: u64 = 250;
     let controller = spec.at("controller");
-    if controller.text().len() as u64 > LONGEST {
-        causes.push(controller.too_long(LONGEST));
+    if controller.text().len() as u64 > MAX_LENGTH {
+        causes.push(controller.too_long(MAX_LENGTH));
     }
     domain_and_path(&controller, causes);
     let parameters = spec.at("parameters");
@@ -95,7 +95,7 @@ pub(super) fn ingress_class(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires a domain, a slash, and a path.
-fn domain_and_path(field: &Field<'_, '_>, causes: &mut Causes) {
+fn domain_and_path(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !field.must_be_filled(causes) {
         return;
     }

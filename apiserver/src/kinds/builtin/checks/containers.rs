@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::probes;
 use super::references::{field_reference, resource_reference};
 use super::resources;
 use super::volumes::Volumes;
 
 /// The context of containers.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PodContext<'a> {
     /// The specification of the pod.
     pub spec: Field<'a, 'a>,
     /// The valid volumes.
     pub volumes: Volumes<'a>,
 }
 
-impl Surroundings<'_> {
+impl PodContext<'_> {
     fn restarts(&self, policy: &str) -> bool {
         self.spec.value["restartPolicy"] == policy
     }
@@ -34,7 +34,7 @@ impl Surroundings<'_> {
 }
 
 /// Checks the containers of a pod.
-pub(super) fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn containers(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     if !list.must_be_filled(causes) {
         return;
     }
@@ -52,7 +52,7 @@ pub(super) fn containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes
 }
 
 /// Checks the init containers.
-pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     let others = others.list().iter().filter_map(|container| container["name"].as_str());
     let mut names: BTreeSet<&str> = others.collect();
     for container in list.items() {
@@ -83,7 +83,7 @@ pub(super) fn init_containers(list: &Field<'_, '_>, others: &Field<'_, '_>, arou
 }
 
 /// Checks the ephemeral containers.
-pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     const ALLOWED: &[&str] = &[
         "name",
         "image",
@@ -134,14 +134,14 @@ pub(super) fn ephemeral_containers(list: &Field<'_, '_>, around: &Surroundings<'
 }
 
 /// Runs the checks that apply only to containers of pods, not of templates.
-pub(super) fn image_text(container: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn image_text(container: &Field<'_, '_>, causes: &mut FieldErrors) {
     let image = container.at("image");
     if image.text().trim() != image.text() {
         causes.push(image.invalid("must not have leading or trailing whitespace"));
     }
 }
 
-fn common(container: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+fn common(container: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     if container.at("name").must_be_filled(causes) {
         container.at("name").must_be_a_label(causes);
     }
@@ -157,7 +157,7 @@ fn common(container: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Cau
     security(&container.at("securityContext"), around.is_user_of_host(), causes);
 }
 
-fn ports(list: &Field<'_, '_>, causes: &mut Causes) {
+fn ports(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for port in list.items() {
         let name = port.at("name");
@@ -180,7 +180,7 @@ fn ports(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &mut BTreeSet<String>, causes: &mut Causes) {
+fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &mut BTreeSet<String>, causes: &mut FieldErrors) {
     for container in containers {
         for port in container.at("ports").items() {
             let number = port.at("hostPort");
@@ -193,13 +193,13 @@ fn host_ports<'p, 'v>(containers: impl Iterator<Item = Field<'p, 'v>>, taken: &m
 }
 
 /// A variable may have any printable name without `=`.
-fn variable_name(name: &Field<'_, '_>, causes: &mut Causes) {
+fn variable_name(name: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !name.text().chars().all(|c| (' '..='~').contains(&c) && c != '=') {
         causes.push(name.invalid("a valid environment variable name must consist only of printable ASCII characters other than '='"));
     }
 }
 
-fn variables(list: &Field<'_, '_>, causes: &mut Causes) {
+fn variables(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     for variable in list.items() {
         if variable.at("name").must_be_filled(causes) {
             variable_name(&variable.at("name"), causes);
@@ -221,7 +221,7 @@ fn variables(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn references(from: &Field<'_, '_>, causes: &mut Causes) {
+fn references(from: &Field<'_, '_>, causes: &mut FieldErrors) {
     const FIELDS: &[&str] = &[
         "metadata.name",
         "metadata.namespace",
@@ -251,11 +251,11 @@ fn references(from: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a key of a ConfigMap or Secret.
-pub(super) fn data_key(key: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn data_key(key: &Field<'_, '_>, causes: &mut FieldErrors) {
     causes.extend(super::data_keys::data_key_mistakes(key.text()).into_iter().map(|why| key.invalid(why)));
 }
 
-fn sources(list: &Field<'_, '_>, causes: &mut Causes) {
+fn sources(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     for source in list.items() {
         variable_name(&source.at("prefix"), causes);
         let mut count = 0;
@@ -274,7 +274,7 @@ fn sources(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn resize_policy(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut Causes) {
+fn resize_policy(list: &Field<'_, '_>, around: &PodContext<'_>, causes: &mut FieldErrors) {
     let mut resources = BTreeSet::new();
     for policy in list.items() {
         let (resource, restart) = (policy.at("resourceName"), policy.at("restartPolicy"));
@@ -290,7 +290,7 @@ fn resize_policy(list: &Field<'_, '_>, around: &Surroundings<'_>, causes: &mut C
     }
 }
 
-fn restart_policy(container: &Field<'_, '_>, causes: &mut Causes) {
+fn restart_policy(container: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (policy, rules) = (container.at("restartPolicy"), container.at("restartPolicyRules"));
     policy.may_be_one_of(&["Always", "Never", "OnFailure"], causes);
     if !policy.is_set() && !rules.is_empty() {
@@ -307,14 +307,14 @@ fn restart_policy(container: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the id of a user or a group.
-pub(super) fn user_id(id: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn user_id(id: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !(0..=i64::from(i32::MAX)).contains(&id.number()) {
         causes.push(id.invalid("must be between 0 and 2147483647, inclusive"));
     }
 }
 
 /// Checks a seccomp profile.
-pub(super) fn seccomp(profile: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn seccomp(profile: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !profile.is_set() {
         return;
     }
@@ -328,7 +328,7 @@ pub(super) fn seccomp(profile: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn security(context: &Field<'_, '_>, is_user_of_host: bool, causes: &mut Causes) {
+fn security(context: &Field<'_, '_>, is_user_of_host: bool, causes: &mut FieldErrors) {
     for name in ["runAsUser", "runAsGroup"] {
         user_id(&context.at(name), causes);
     }

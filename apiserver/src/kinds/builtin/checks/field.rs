@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use crate::http::api_error::Cause;
-use crate::schema::field_error::{self, Place};
+use crate::http::api_error::FieldError;
+use crate::schema::field_error::{self, FieldPath};
 use crate::schema::metadata::{self, NameRule};
 
 /// The errors of an object.
-pub(crate) type Causes = Vec<Cause>;
+pub(crate) type FieldErrors = Vec<FieldError>;
 
 /// A field with its path. A missing field is null.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Field<'p, 'v> {
     /// The value.
     pub value: &'v Value,
-    place: Place<'p>,
+    path: FieldPath<'p>,
 }
 
 static NULL: Value = Value::Null;
@@ -22,43 +22,43 @@ static NULL: Value = Value::Null;
 impl<'p, 'v> Field<'p, 'v> {
     /// Returns the field of a whole object.
     pub(crate) fn root(value: &'v Value) -> Self {
-        Self { value, place: Place::Root }
+        Self { value, path: FieldPath::Root }
     }
 
     /// Returns a field with a path given as text.
     pub(crate) fn named(value: &'v Value, path: &'p str) -> Self {
-        Self { value, place: Place::Named(path) }
+        Self { value, path: FieldPath::Named(path) }
     }
 
     /// Returns a member.
     pub(crate) fn at<'b>(&'b self, name: &'b str) -> Field<'b, 'v> {
-        Field { value: self.value.get(name).unwrap_or(&NULL), place: self.place.member(name) }
+        Field { value: self.value.get(name).unwrap_or(&NULL), path: self.path.member(name) }
     }
 
     /// Returns another value at the same path.
     pub(crate) fn with<'w>(&self, value: &'w Value) -> Field<'p, 'w> {
-        Field { value, place: self.place }
+        Field { value, path: self.path }
     }
 
     /// Returns an item.
     pub(crate) fn item(&self, index: usize) -> Field<'_, 'v> {
-        Field { value: self.value.get(index).unwrap_or(&NULL), place: self.place.item(index) }
+        Field { value: self.value.get(index).unwrap_or(&NULL), path: self.path.item(index) }
     }
 
     /// Returns the items of a list.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'_, 'v>> {
-        self.list().iter().enumerate().map(|(index, value)| Field { value, place: self.place.item(index) })
+        self.list().iter().enumerate().map(|(index, value)| Field { value, path: self.path.item(index) })
     }
 
     /// Returns the entries of a map with arbitrary keys, which are in brackets in their paths.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, Field<'_, 'v>)> {
         let entries = self.value.as_object().into_iter().flatten();
-        entries.map(|(key, value)| (key.as_str(), Field { value, place: self.place.key(key) }))
+        entries.map(|(key, value)| (key.as_str(), Field { value, path: self.path.key(key) }))
     }
 
     /// Returns the path.
     pub(crate) fn path(&self) -> String {
-        self.place.to_string()
+        self.path.to_string()
     }
 
     /// Returns the text; empty if there is none.
@@ -99,43 +99,43 @@ impl<'p, 'v> Field<'p, 'v> {
 
 /// Field errors.
 impl Field<'_, '_> {
-    pub(crate) fn required(&self, why: &str) -> Cause {
-        field_error::required(self.place, why)
+    pub(crate) fn required(&self, why: &str) -> FieldError {
+        field_error::required(self.path, why)
     }
 
-    pub(crate) fn invalid(&self, why: impl std::fmt::Display) -> Cause {
-        field_error::invalid(self.place, self.value, why)
+    pub(crate) fn invalid(&self, why: impl std::fmt::Display) -> FieldError {
+        field_error::invalid(self.path, self.value, why)
     }
 
-    pub(crate) fn forbidden(&self, why: impl std::fmt::Display) -> Cause {
-        field_error::forbidden(self.place, why)
+    pub(crate) fn forbidden(&self, why: impl std::fmt::Display) -> FieldError {
+        field_error::forbidden(self.path, why)
     }
 
-    pub(crate) fn duplicate(&self) -> Cause {
-        field_error::duplicate(self.place, self.value)
+    pub(crate) fn duplicate(&self) -> FieldError {
+        field_error::duplicate(self.path, self.value)
     }
 
-    pub(crate) fn not_found(&self) -> Cause {
-        field_error::not_found(self.place, self.value)
+    pub(crate) fn not_found(&self) -> FieldError {
+        field_error::not_found(self.path, self.value)
     }
 
-    pub(crate) fn not_supported(&self, options: &[&str]) -> Cause {
-        field_error::not_supported(self.place, self.value, options)
+    pub(crate) fn not_supported(&self, options: &[&str]) -> FieldError {
+        field_error::not_supported(self.path, self.value, options)
     }
 
-    pub(crate) fn too_long(&self, limit: u64) -> Cause {
-        field_error::too_long(self.place, limit)
+    pub(crate) fn too_long(&self, limit: u64) -> FieldError {
+        field_error::too_long(self.path, limit)
     }
 
-    pub(crate) fn too_many(&self, limit: u64) -> Cause {
-        field_error::too_many(self.place, self.list().len(), limit)
+    pub(crate) fn too_many(&self, limit: u64) -> FieldError {
+        field_error::too_many(self.path, self.list().len(), limit)
     }
 }
 
 /// Rules for many fields.
 impl Field<'_, '_> {
     /// Requires a non-empty value. Returns whether there is one.
-    pub(crate) fn must_be_filled(&self, causes: &mut Causes) -> bool {
+    pub(crate) fn must_be_filled(&self, causes: &mut FieldErrors) -> bool {
         if self.is_empty() {
             causes.push(self.required(""));
         }
@@ -143,42 +143,42 @@ impl Field<'_, '_> {
     }
 
     /// Requires zero or more.
-    pub(crate) fn must_not_be_negative(&self, causes: &mut Causes) {
+    pub(crate) fn must_not_be_negative(&self, causes: &mut FieldErrors) {
         if self.number() < 0 {
             causes.push(self.invalid("must be greater than or equal to 0"));
         }
     }
 
     /// Requires one of some values; an empty one is not supported.
-    pub(crate) fn must_be_supported(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn must_be_supported(&self, options: &[&str], causes: &mut FieldErrors) {
         if !options.contains(&self.text()) {
             causes.push(self.not_supported(options));
         }
     }
 
     /// Requires one of some values; an empty one is a missing value.
-    pub(crate) fn must_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn must_be_one_of(&self, options: &[&str], causes: &mut FieldErrors) {
         if self.must_be_filled(causes) {
             self.must_be_supported(options, causes);
         }
     }
 
     /// Requires one of some values, unless it is empty.
-    pub(crate) fn may_be_one_of(&self, options: &[&str], causes: &mut Causes) {
+    pub(crate) fn may_be_one_of(&self, options: &[&str], causes: &mut FieldErrors) {
         if self.is_set() {
             self.must_be_supported(options, causes);
         }
     }
 
     /// Requires a port number.
-    pub(crate) fn must_be_a_port(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_port(&self, causes: &mut FieldErrors) {
         if !(1..=65_535).contains(&self.number()) {
             causes.push(self.invalid("must be between 1 and 65535, inclusive"));
         }
     }
 
     /// Requires a port number or a port name.
-    pub(crate) fn must_be_a_port_or_name(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_port_or_name(&self, causes: &mut FieldErrors) {
         match self.value.as_str() {
             Some(name) => causes.extend(port_name_mistakes(name).into_iter().map(|why| self.invalid(why))),
             None => self.must_be_a_port(causes),
@@ -186,27 +186,27 @@ impl Field<'_, '_> {
     }
 
     /// Requires a name of an object or of a part of it.
-    pub(crate) fn must_be_a_name(&self, rule: NameRule, causes: &mut Causes) {
+    pub(crate) fn must_be_a_name(&self, rule: NameRule, causes: &mut FieldErrors) {
         causes.extend(metadata::name_mistake(rule, self.text(), false).map(|why| self.invalid(why)));
     }
 
     /// Requires one label of a domain name.
-    pub(crate) fn must_be_a_label(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_label(&self, causes: &mut FieldErrors) {
         self.must_be_a_name(NameRule::Label, causes);
     }
 
     /// Requires a domain name.
-    pub(crate) fn must_be_a_subdomain(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_a_subdomain(&self, causes: &mut FieldErrors) {
         self.must_be_a_name(NameRule::Subdomain, causes);
     }
 
     /// Requires a name with an optional domain before it.
-    pub(crate) fn must_be_qualified(&self, causes: &mut Causes) {
+    pub(crate) fn must_be_qualified(&self, causes: &mut FieldErrors) {
         causes.extend(metadata::qualified_mistakes(self.text()).into_iter().map(|why| self.invalid(why)));
     }
 
     /// Requires the value of the old object.
-    pub(crate) fn must_stay(&self, old: &Field<'_, '_>, causes: &mut Causes) {
+    pub(crate) fn must_stay(&self, old: &Field<'_, '_>, causes: &mut FieldErrors) {
         if self.value != old.value {
             causes.push(self.invalid("field is immutable"));
         }

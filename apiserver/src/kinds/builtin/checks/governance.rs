@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::resources::{amount_of, number, resource_name};
 use super::{storage, volumes};
 
 /// Checks a limit range.
-pub(super) fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn limits(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     const KINDS: &[&str] = &["Container", "Pod", "PersistentVolumeClaim"];
     let mut kinds = BTreeSet::new();
     for limit in spec.at("limits").items() {
@@ -27,7 +27,7 @@ pub(super) fn limits(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
+fn limit_amounts(limit: &Field<'_, '_>, causes: &mut FieldErrors) {
     let kind = limit.at("type").text();
     let (least, most) = (limit.at("min"), limit.at("max"));
     let (default, request) = (limit.at("default"), limit.at("defaultRequest"));
@@ -71,7 +71,7 @@ fn limit_amounts(limit: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a quota.
-pub(super) fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn quota(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     const SCOPES: &[&str] = &["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
     amounts(&spec.at("hard"), causes);
     let scopes = spec.at("scopes");
@@ -84,7 +84,7 @@ pub(super) fn quota(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn amounts(list: &Field<'_, '_>, causes: &mut Causes) {
+fn amounts(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     for (name, amount) in list.entries() {
         let is_right = resource_name(name, &amount, causes);
         if !is_right && !name.contains('/') {
@@ -95,7 +95,7 @@ fn amounts(list: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a persistent volume.
-pub(super) fn volume(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn volume(object: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = object.at("spec");
     storage::access_modes(&spec.at("accessModes"), causes);
     let capacity = spec.at("capacity");
@@ -133,7 +133,7 @@ const NOT_SOURCES: &[&str] = &[
     "volumeMode",
 ];
 
-fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn volume_source(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     // The order of checks in the real server.
     const FIRST: &[&str] = &["hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs"];
     let members = spec.value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
@@ -158,14 +158,14 @@ fn volume_source(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of a quota.
-pub(super) fn quota_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn quota_status(status: &Field<'_, '_>, causes: &mut FieldErrors) {
     for list in ["hard", "used"] {
         amounts(&status.at(list), causes);
     }
 }
 
 /// The scopes of a quota are immutable, in any order.
-pub(super) fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let scopes = |quota: &Field<'_, '_>| -> BTreeSet<String> {
         quota.at("scopes").list().iter().filter_map(Value::as_str).map(str::to_owned).collect()
     };
@@ -175,7 +175,7 @@ pub(super) fn check_quota_change(now: &Field<'_, '_>, before: &Field<'_, '_>, ca
 }
 
 /// The source of a volume is immutable.
-pub(super) fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_volume_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let sources = |spec: &Field<'_, '_>| -> Vec<(String, Value)> {
         let members = spec.value.as_object().into_iter().flatten().filter(|(name, _)| !NOT_SOURCES.contains(&name.as_str()));
         members.map(|(name, value)| (name.clone(), value.clone())).collect()

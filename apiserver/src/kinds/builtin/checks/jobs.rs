@@ -6,15 +6,15 @@ use std::iter;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::{labels, pod_spec};
 use crate::schema::metadata::{NameRule, name_mistake};
 
 /// Maximum parallelism of an indexed job.
-const MOST_PARALLEL: i64 = 100_000;
+const MAX_PARALLEL: i64 = 100_000;
 
 /// Checks a job.
-pub(super) fn check(job: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(job: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = job.at("spec");
     generated_selector(job, causes);
     selected(&spec, causes);
@@ -26,7 +26,7 @@ pub(super) fn check(job: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the specification of a job with its selector.
-fn selected(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn selected(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     specification(spec, causes);
     let (selector, template) = (spec.at("selector"), spec.at("template"));
     let metadata = template.at("metadata");
@@ -47,7 +47,7 @@ fn is_indexed(spec: &Field<'_, '_>) -> bool {
 }
 
 /// A generated selector must select the generated labels.
-fn generated_selector(job: &Field<'_, '_>, causes: &mut Causes) {
+fn generated_selector(job: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = job.at("spec");
     let selector = spec.at("selector");
     if spec.at("manualSelector").is_true() || !selector.is_set() {
@@ -76,7 +76,7 @@ fn generated_selector(job: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn specification(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn specification(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let numbers = [
         "parallelism",
         "completions",
@@ -125,7 +125,7 @@ fn specification(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn completion(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn completion(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (completions, parallelism) = (spec.at("completions"), spec.at("parallelism"));
     let (per_index, failed) = (spec.at("backoffLimitPerIndex"), spec.at("maxFailedIndexes"));
     if failed.is_set() && !per_index.is_set() {
@@ -137,13 +137,13 @@ fn completion(spec: &Field<'_, '_>, causes: &mut Causes) {
             if !completions.is_set() {
                 causes.push(completions.required("when completion mode is Indexed"));
             }
-            if parallelism.number() > MOST_PARALLEL {
+            if parallelism.number() > MAX_PARALLEL {
                 causes.push(parallelism.invalid("must be less than or equal to 100000 when completion mode is Indexed"));
             }
             if completions.is_set() && failed.number() > completions.number() {
                 causes.push(failed.invalid("must be less than or equal to completions"));
             }
-            if failed.number() > MOST_PARALLEL {
+            if failed.number() > MAX_PARALLEL {
                 causes.push(failed.invalid("must be less than or equal to 100000"));
             }
         }
@@ -158,7 +158,7 @@ fn completion(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn failure_policy(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn failure_policy(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let policy = spec.at("podFailurePolicy");
     let rules = policy.at("rules");
     if rules.list().len() > 20 {
@@ -188,7 +188,7 @@ fn failure_policy(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn exit_codes(codes: &Field<'_, '_>, containers: &BTreeSet<&str>, causes: &mut Causes) {
+fn exit_codes(codes: &Field<'_, '_>, containers: &BTreeSet<&str>, causes: &mut FieldErrors) {
     let (operator, container, values) = (codes.at("operator"), codes.at("containerName"), codes.at("values"));
     operator.must_be_one_of(&["In", "NotIn"], causes);
     if container.is_set() && !containers.contains(container.text()) {
@@ -214,7 +214,7 @@ fn exit_codes(codes: &Field<'_, '_>, containers: &BTreeSet<&str>, causes: &mut C
     }
 }
 
-fn success_policy(policy: &Field<'_, '_>, completions: i64, causes: &mut Causes) {
+fn success_policy(policy: &Field<'_, '_>, completions: i64, causes: &mut FieldErrors) {
     let rules = policy.at("rules");
     if rules.is_empty() {
         causes.push(rules.required("at least one rules must be specified when the successPolicy is specified"));
@@ -261,7 +261,7 @@ fn index_count(text: &str, completions: i64) -> Option<i64> {
 }
 
 /// Checks the changes of a job. The real server reports the errors of a changed specification twice.
-pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     selected(now, causes);
     let completions = now.at("completions");
     if !is_indexed(now) {
@@ -318,7 +318,7 @@ fn is_condition(status: &Field<'_, '_>, kind: &str) -> bool {
 }
 
 /// Checks the status of a job.
-pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (status, old) = (job.at("status"), before.at("status"));
     for number in ["active", "succeeded", "failed", "ready", "terminating"] {
         status.at(number).must_not_be_negative(causes);
@@ -380,7 +380,7 @@ pub(super) fn check_status(job: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
 }
 
 /// Checks a cron job.
-pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
+pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut FieldErrors) {
     let spec = job.at("spec");
     let schedule = spec.at("schedule");
     if schedule.must_be_filled(causes) {
@@ -416,7 +416,7 @@ pub(super) fn check_cron(job: &Field<'_, '_>, old: Option<&Field<'_, '_>>, cause
     }
 }
 
-fn time_zone(zone: &Field<'_, '_>, causes: &mut Causes) {
+fn time_zone(zone: &Field<'_, '_>, causes: &mut FieldErrors) {
     let is_part = |part: &str| {
         let is_known = |c: char| c.is_ascii_alphanumeric() || ".-_+".contains(c);
         (1..=14).contains(&part.len()) && part != "." && part != ".." && !part.starts_with('-') && part.chars().all(is_known)

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use crate::kinds::selector::LabelSelector;
 use crate::schema::metadata::{label_value_mistake, qualified_mistakes};
 
 /// Checks labels. All errors are reported for the map, as by the real server.
-pub(super) fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn labels(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     for (key, value) in field.value.as_object().into_iter().flatten() {
         let named = Value::from(key.as_str());
         causes.extend(qualified_mistakes(key).into_iter().map(|why| field.with(&named).invalid(why)));
@@ -16,7 +16,7 @@ pub(super) fn labels(field: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a `LabelSelector`, if there is one.
-pub(super) fn selector(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn selector(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     labels(&field.at("matchLabels"), causes);
     for expression in field.at("matchExpressions").items() {
         let values = expression.at("values");
@@ -58,7 +58,7 @@ pub(super) fn of_template<'a>(template: &Field<'_, 'a>) -> Option<&'a Map<String
 }
 
 /// Checks annotations. All errors are reported for the map, as by the real server.
-pub(super) fn annotations(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn annotations(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     for key in field.value.as_object().into_iter().flat_map(Map::keys) {
         let named = Value::from(key.as_str());
         causes.extend(qualified_mistakes(&key.to_lowercase()).into_iter().map(|why| field.with(&named).invalid(why)));

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use super::pod_spec::address;
 use super::services::{external_address, network};
 use crate::schema::metadata::{NameRule, name_mistake};
 
 /// Checks the rules and backends of an ingress.
-pub(super) fn ingress(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn ingress(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (rules, backend_of_all) = (spec.at("rules"), spec.at("defaultBackend"));
     if rules.is_empty() && !backend_of_all.is_set() {
         causes.push(spec.invalid("either `defaultBackend` or `rules` must be specified"));
@@ -42,7 +42,7 @@ pub(super) fn ingress(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn host(host: &Field<'_, '_>, causes: &mut Causes) {
+fn host(host: &Field<'_, '_>, causes: &mut FieldErrors) {
     if host.is_empty() {
         return;
     }
@@ -53,7 +53,7 @@ fn host(host: &Field<'_, '_>, causes: &mut Causes) {
     wildcard_name(host, causes);
 }
 
-fn wildcard_name(name: &Field<'_, '_>, causes: &mut Causes) {
+fn wildcard_name(name: &Field<'_, '_>, causes: &mut FieldErrors) {
     if name.text().contains('*') {
         let rest = name.text().strip_prefix("*.").unwrap_or("*");
         causes.extend(name_mistake(NameRule::Subdomain, rest, false).map(|why| name.invalid(why)));
@@ -62,7 +62,7 @@ fn wildcard_name(name: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn ingress_path(path: &Field<'_, '_>, causes: &mut Causes) {
+fn ingress_path(path: &Field<'_, '_>, causes: &mut FieldErrors) {
     const REFUSED: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
     let (text, kind) = (path.at("path"), path.at("pathType"));
     match kind.text() {
@@ -83,7 +83,7 @@ fn ingress_path(path: &Field<'_, '_>, causes: &mut Causes) {
     backend(&path.at("backend"), causes);
 }
 
-fn backend(backend: &Field<'_, '_>, causes: &mut Causes) {
+fn backend(backend: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (resource, service) = (backend.at("resource"), backend.at("service"));
     if resource.is_set() && service.is_set() {
         causes.push(backend.invalid("cannot set both resource and service backends"));
@@ -109,7 +109,7 @@ fn backend(backend: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a network policy.
-pub(super) fn policy(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn policy(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     labels::selector(&spec.at("podSelector"), causes);
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.at(direction).items() {
@@ -131,7 +131,7 @@ pub(super) fn policy(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn policy_port(port: &Field<'_, '_>, causes: &mut Causes) {
+fn policy_port(port: &Field<'_, '_>, causes: &mut FieldErrors) {
     port.at("protocol").may_be_one_of(&["SCTP", "TCP", "UDP"], causes);
     let (first, last) = (port.at("port"), port.at("endPort"));
     if first.is_set() {
@@ -148,7 +148,7 @@ fn policy_port(port: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn policy_peer(peer: &Field<'_, '_>, causes: &mut Causes) {
+fn policy_peer(peer: &Field<'_, '_>, causes: &mut FieldErrors) {
     let block = peer.at("ipBlock");
     let selectors = ["podSelector", "namespaceSelector"].map(|name| peer.at(name).is_set());
     for name in ["podSelector", "namespaceSelector"] {
@@ -164,14 +164,14 @@ fn policy_peer(peer: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn ip_block(block: &Field<'_, '_>, causes: &mut Causes) {
+fn ip_block(block: &Field<'_, '_>, causes: &mut FieldErrors) {
     let whole = block.at("cidr");
     if !whole.must_be_filled(causes) {
         return;
     }
     network(&whole, causes);
     for part in block.at("except").items() {
-        let mut own = Causes::new();
+        let mut own = FieldErrors::new();
         network(&part, &mut own);
         if own.is_empty() && causes.is_empty() && !is_inside(part.text(), whole.text()) {
             own.push(part.invalid(format!("must be a strict subset of `cidr` {}", whole.text())));
@@ -196,7 +196,7 @@ fn is_inside(part: &str, whole: &str) -> bool {
 }
 
 /// Checks the subsets of endpoints.
-pub(super) fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn endpoints(object: &Field<'_, '_>, causes: &mut FieldErrors) {
     for subset in object.at("subsets").items() {
         let (ready, waiting, ports) = (subset.at("addresses"), subset.at("notReadyAddresses"), subset.at("ports"));
         if ready.is_empty() && waiting.is_empty() {
@@ -229,7 +229,7 @@ pub(super) fn endpoints(object: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a slice of endpoints.
-pub(super) fn slice(object: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn slice(object: &Field<'_, '_>, causes: &mut FieldErrors) {
     let family = object.at("addressType");
     family.must_be_one_of(&["FQDN", "IPv4", "IPv6"], causes);
     for endpoint in object.at("endpoints").items() {
@@ -266,7 +266,7 @@ pub(super) fn slice(object: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes: &mut Causes) {
+fn slice_address(list: &Field<'_, '_>, one: &Field<'_, '_>, family: &str, causes: &mut FieldErrors) {
     match (family, one.text().parse::<IpAddr>()) {
         ("FQDN", _) => one.must_be_a_subdomain(causes),
         ("IPv4" | "IPv6", Err(_)) => address(one, causes),

@@ -1,12 +1,12 @@
 //! The checks of nodes.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::resources::amount_of;
 use super::services;
 use crate::schema::metadata::label_value_mistake;
 
 /// Checks a node. On updates, the real server runs the checks of new nodes twice.
-pub(super) fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut Causes) {
+pub(super) fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut FieldErrors) {
     let metadata = node.at("metadata");
     // The real server reports taints with a path in the metadata.
     let taints = metadata.at("taints");
@@ -20,7 +20,7 @@ pub(super) fn check(node: &Field<'_, '_>, is_update: bool, causes: &mut Causes) 
     }
 }
 
-fn taints(taints: &Field<'_, '_>, causes: &mut Causes) {
+fn taints(taints: &Field<'_, '_>, causes: &mut FieldErrors) {
     let key = |taint: &serde_json::Value| [taint["key"].clone(), taint["effect"].clone()];
     for (index, taint) in taints.items().enumerate() {
         taint.at("key").must_be_qualified(causes);
@@ -32,7 +32,7 @@ fn taints(taints: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn amounts(node: &Field<'_, '_>, causes: &mut Causes) {
+fn amounts(node: &Field<'_, '_>, causes: &mut FieldErrors) {
     let status = node.at("status");
     for list in ["capacity", "allocatable"] {
         for (name, amount) in status.at(list).entries() {
@@ -42,7 +42,7 @@ fn amounts(node: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the fields of a node that can be set only once.
-pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     for (name, what) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (field, old) = (now.at(name), before.at(name));
         if !old.is_empty() && field.value != old.value {

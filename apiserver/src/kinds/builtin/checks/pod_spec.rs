@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::containers::{self, Surroundings};
-use super::field::{Causes, Field};
+use super::containers::{self, PodContext};
+use super::field::{Field, FieldErrors};
 use super::volumes::Volumes;
 use super::{labels, scheduling};
 
 /// Checks a specification. `claims` are the volumes that a stateful set adds.
-pub(super) fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
+pub(super) fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut FieldErrors) {
     let volumes = spec.at("volumes");
     let volumes = Volumes::check(&volumes, causes).with(claims);
-    let around = Surroundings { spec: *spec, volumes };
+    let around = PodContext { spec: *spec, volumes };
     containers::containers(&spec.at("containers"), &around, causes);
     containers::init_containers(&spec.at("initContainers"), &spec.at("containers"), &around, causes);
     containers::ephemeral_containers(&spec.at("ephemeralContainers"), &around, causes);
@@ -23,7 +23,7 @@ pub(super) fn check<'v>(spec: &Field<'_, 'v>, claims: impl Iterator<Item = &'v s
     scheduling::check(spec, causes);
 }
 
-fn words(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn words(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     spec.at("restartPolicy").must_be_one_of(&["Always", "OnFailure", "Never"], causes);
     spec.at("dnsPolicy").must_be_one_of(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], causes);
     spec.at("preemptionPolicy").may_be_one_of(&["PreemptLowerPriority", "Never"], causes);
@@ -41,7 +41,7 @@ fn words(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn names(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn names(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"] {
         if !spec.at(name).is_empty() {
             spec.at(name).must_be_a_subdomain(causes);
@@ -65,7 +65,7 @@ fn names(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn security(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn security(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let context = spec.at("securityContext");
     for name in ["fsGroup", "runAsUser", "runAsGroup"] {
         containers::user_id(&context.at(name), causes);
@@ -101,7 +101,7 @@ fn security(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// On the host network, the host port must equal the container port.
-fn host_network(container: &Field<'_, '_>, causes: &mut Causes) {
+fn host_network(container: &Field<'_, '_>, causes: &mut FieldErrors) {
     for port in container.at("ports").items() {
         let outside = port.at("hostPort");
         if outside.number() != 0 && outside.number() != port.at("containerPort").number() {
@@ -118,7 +118,7 @@ fn is_setting(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_segment)
 }
 
-fn dns(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn dns(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let config = spec.at("dnsConfig");
     let servers = config.at("nameservers");
     if spec.at("dnsPolicy").text() == "None" {
@@ -161,14 +161,14 @@ fn dns(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires an IP address.
-pub(super) fn address(field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn address(field: &Field<'_, '_>, causes: &mut FieldErrors) {
     if field.text().parse::<IpAddr>().is_err() {
         causes.push(field.invalid("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
     }
 }
 
 /// Checks a pod template.
-pub(super) fn template<'v>(template: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut Causes) {
+pub(super) fn template<'v>(template: &Field<'_, 'v>, claims: impl Iterator<Item = &'v str>, causes: &mut FieldErrors) {
     let metadata = template.at("metadata");
     labels::labels(&template.at("labels").with(metadata.at("labels").value), causes);
     labels::annotations(&template.at("annotations").with(metadata.at("annotations").value), causes);

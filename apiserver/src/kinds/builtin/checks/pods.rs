@@ -5,12 +5,12 @@ use std::iter;
 use serde_json::{Value, json};
 
 use super::containers::image_text;
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::pod_spec::{self, address};
 use super::scheduling;
 
 /// Checks a pod.
-pub(crate) fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check(pod: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = pod.at("spec");
     pod_spec::check(&spec, iter::empty(), causes);
     for list in ["containers", "initContainers"] {
@@ -29,7 +29,7 @@ pub(crate) fn check(pod: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks that a new pod lacks the fields that only existing ones may have.
-pub(crate) fn check_new(pod: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_new(pod: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = pod.at("spec");
     if !spec.at("ephemeralContainers").is_empty() {
         causes.push(spec.at("ephemeralContainers").forbidden("cannot be set on create"));
@@ -64,7 +64,7 @@ pub(crate) fn written_part(subresource: &str, old: &Value, new: &Value) -> Optio
 }
 
 /// Only images, tolerations and deadlines of a pod may change.
-pub(crate) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["containers", "initContainers"] {
         let list = now.at(name);
         if list.list().len() != before.at(name).list().len() {
@@ -124,7 +124,7 @@ fn rest(now: &Value, before: &Value) -> Value {
     rest
 }
 
-fn tolerations_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+fn tolerations_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let unhurried = |toleration: &Value| {
         let mut toleration = toleration.clone();
         toleration.as_object_mut().map(|toleration| toleration.remove("tolerationSeconds"));
@@ -138,7 +138,7 @@ fn tolerations_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut 
     }
 }
 
-fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     for gate in now.items() {
         if !before.list().iter().any(|old| old["name"] == *gate.at("name").value) {
             causes.push(gate.at("name").forbidden("only deletion is allowed, but found a new scheduling gate"));
@@ -147,7 +147,7 @@ fn gates_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes
 }
 
 /// Ephemeral containers can be added, but neither changed nor removed.
-pub(crate) fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let list = now.at("ephemeralContainers");
     for old in before.at("ephemeralContainers").list() {
         if !list.list().contains(old) {
@@ -158,7 +158,7 @@ pub(crate) fn check_ephemeral_change(now: &Field<'_, '_>, before: &Field<'_, '_>
 }
 
 /// Checks the status of a pod.
-pub(crate) fn check_status(status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check_status(status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     const OF_THE_SYSTEM: &[&str] = &["PodScheduled", "Ready", "Initialized"];
     for condition in status.at("conditions").items() {
         let kind = condition.at("type");

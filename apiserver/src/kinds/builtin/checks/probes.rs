@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 
 /// Checks the three probes of a container.
-pub(super) fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
+pub(super) fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut FieldErrors) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.at(name);
         if !probe.is_set() {
@@ -30,7 +30,7 @@ pub(super) fn all(container: &Field<'_, '_>, grace: Option<i64>, causes: &mut Ca
 }
 
 /// Checks the lifecycle hooks of a container.
-pub(super) fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut Causes) {
+pub(super) fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &mut FieldErrors) {
     for name in ["postStart", "preStop"] {
         if lifecycle.at(name).is_set() {
             action(&lifecycle.at(name), &["exec", "httpGet", "tcpSocket", "sleep"], grace, causes);
@@ -39,7 +39,7 @@ pub(super) fn lifecycle(lifecycle: &Field<'_, '_>, grace: Option<i64>, causes: &
 }
 
 /// Exactly one action is expected; only the first one is checked.
-fn action(holder: &Field<'_, '_>, kinds: &[&str], grace: Option<i64>, causes: &mut Causes) {
+fn action(holder: &Field<'_, '_>, kinds: &[&str], grace: Option<i64>, causes: &mut FieldErrors) {
     let mut given = kinds.iter().filter(|kind| holder.at(kind).is_set());
     let Some(first) = given.next() else {
         causes.push(holder.required("must specify a handler type"));
@@ -60,7 +60,7 @@ fn action(holder: &Field<'_, '_>, kinds: &[&str], grace: Option<i64>, causes: &m
     causes.extend(given.map(|other| holder.at(other).forbidden("may not specify more than 1 handler type")));
 }
 
-fn http(action: &Field<'_, '_>, causes: &mut Causes) {
+fn http(action: &Field<'_, '_>, causes: &mut FieldErrors) {
     action.at("path").must_be_filled(causes);
     action.at("port").must_be_a_port_or_name(causes);
     action.at("scheme").must_be_supported(&["HTTP", "HTTPS"], causes);

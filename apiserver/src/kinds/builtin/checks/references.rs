@@ -1,10 +1,10 @@
 //! The checks of references in pods: to a field of the pod itself, and to a resource of a container.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use crate::schema::metadata::qualified_mistakes;
 
 /// Checks a reference to a field of the pod itself.
-pub(super) fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut Causes) {
+pub(super) fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes: &mut FieldErrors) {
     const KNOWN: &[&str] = &[
         "metadata.annotations",
         "metadata.labels",
@@ -46,7 +46,7 @@ pub(super) fn field_reference(reference: &Field<'_, '_>, fields: &[&str], causes
 }
 
 /// Checks a reference to a resource of a container.
-pub(super) fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut Causes) {
+pub(super) fn resource_reference(reference: &Field<'_, '_>, is_in_volume: bool, causes: &mut FieldErrors) {
     const RESOURCES: &[&str] =
         &["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"];
     let resource = reference.at("resource");

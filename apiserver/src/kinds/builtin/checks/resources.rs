@@ -1,6 +1,6 @@
 //! The checks of resource requests and limits.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use crate::schema::metadata::qualified_mistakes;
 use kopfd_base::quantity::Quantity;
 
@@ -28,7 +28,7 @@ const STANDARD: &[&str] = &[
 ];
 
 /// Checks the limits and requests of a container.
-pub(super) fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(resources: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (limits, requests) = (resources.at("limits"), resources.at("requests"));
     for (name, amount) in limits.entries().chain(requests.entries()) {
         container_resource(name, &amount, causes);
@@ -52,7 +52,7 @@ pub(super) fn check(resources: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an amount: it is not negative, and an integer for indivisible resources.
-pub(super) fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut FieldErrors) {
     let Some(number) = number(amount) else { return };
     if number < 0.0 {
         causes.push(amount.invalid("must be greater than or equal to 0"));
@@ -64,7 +64,7 @@ pub(super) fn amount_of(name: &str, amount: &Field<'_, '_>, causes: &mut Causes)
 }
 
 /// Checks the name of a resource.
-pub(super) fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Causes) -> bool {
+pub(super) fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut FieldErrors) -> bool {
     let mistakes = qualified_mistakes(name);
     let is_right = mistakes.is_empty();
     causes.extend(mistakes.into_iter().map(|why| field.invalid(why)));
@@ -76,7 +76,7 @@ pub(super) fn resource_name(name: &str, field: &Field<'_, '_>, causes: &mut Caus
 }
 
 /// Checks the name of a resource of containers.
-pub(super) fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn container_resource(name: &str, field: &Field<'_, '_>, causes: &mut FieldErrors) {
     resource_name(name, field, causes);
     if !name.contains('/') {
         if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge(name) {

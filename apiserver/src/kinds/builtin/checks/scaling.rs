@@ -1,17 +1,17 @@
 //! The checks of autoscalers and of disruption budgets.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::resources::{self, amount_of, number};
 use super::{labels, workloads};
 use crate::schema::metadata::NameRule;
 
 /// Maximum stabilization window in seconds.
-const LONGEST_WINDOW: i64 = 3600;
+const MAX_WINDOW: i64 = 3600;
 /// Maximum period of a policy in seconds.
-const LONGEST_PERIOD: i64 = 1800;
+const MAX_PERIOD: i64 = 1800;
 
 /// Checks an autoscaler in its storage version.
-pub(super) fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn autoscaler(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
     if least.is_set() && least.number() < 1 {
         causes.push(least.invalid("must be greater than or equal to 1"));
@@ -36,14 +36,14 @@ pub(super) fn autoscaler(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of an autoscaler.
-pub(super) fn autoscaler_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn autoscaler_status(status: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["currentReplicas", "desiredReplicas"] {
         status.at(name).must_not_be_negative(causes);
     }
 }
 
 /// The target must have a group; the object of a metric may be of the core group.
-fn reference(target: &Field<'_, '_>, may_be_core: bool, causes: &mut Causes) {
+fn reference(target: &Field<'_, '_>, may_be_core: bool, causes: &mut FieldErrors) {
     for name in ["kind", "name"] {
         let field = target.at(name);
         if field.must_be_filled(causes) {
@@ -58,7 +58,7 @@ fn reference(target: &Field<'_, '_>, may_be_core: bool, causes: &mut Causes) {
     }
 }
 
-fn metrics(list: &Field<'_, '_>, is_down_to_zero: bool, causes: &mut Causes) {
+fn metrics(list: &Field<'_, '_>, is_down_to_zero: bool, causes: &mut FieldErrors) {
     for metric in list.items() {
         self::metric(&metric, causes);
     }
@@ -68,7 +68,7 @@ fn metrics(list: &Field<'_, '_>, is_down_to_zero: bool, causes: &mut Causes) {
     }
 }
 
-fn metric(metric: &Field<'_, '_>, causes: &mut Causes) {
+fn metric(metric: &Field<'_, '_>, causes: &mut FieldErrors) {
     const KINDS: &[&str] = &["ContainerResource", "External", "Object", "Pods", "Resource"];
     // In the order of the real server: only the first existing one is checked.
     const MEMBERS: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
@@ -96,7 +96,7 @@ fn metric(metric: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn source(name: &str, source: &Field<'_, '_>, causes: &mut Causes) {
+fn source(name: &str, source: &Field<'_, '_>, causes: &mut FieldErrors) {
     match name {
         "object" => reference(&source.at("describedObject"), true, causes),
         "resource" if source.at("name").is_empty() => causes.push(source.at("name").required("must specify a resource name")),
@@ -132,7 +132,7 @@ fn source(name: &str, source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn container_resource(source: &Field<'_, '_>, causes: &mut Causes) {
+fn container_resource(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (name, container) = (source.at("name"), source.at("container"));
     if name.is_empty() {
         causes.push(name.required("must specify a resource name"));
@@ -146,7 +146,7 @@ fn container_resource(source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn metric_target(target: &Field<'_, '_>, causes: &mut Causes) {
+fn metric_target(target: &Field<'_, '_>, causes: &mut FieldErrors) {
     let kind = target.at("type");
     if kind.is_empty() {
         causes.push(kind.required("must specify a metric target type"));
@@ -166,13 +166,13 @@ fn metric_target(target: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn scaling_rules(rules: &Field<'_, '_>, causes: &mut Causes) {
+fn scaling_rules(rules: &Field<'_, '_>, causes: &mut FieldErrors) {
     let window = rules.at("stabilizationWindowSeconds");
     if window.number() < 0 {
         causes.push(window.invalid("must be greater than or equal to zero"));
     }
-    if window.number() > LONGEST_WINDOW {
-        causes.push(window.invalid(format!("must be less than or equal to {LONGEST_WINDOW}")));
+    if window.number() > MAX_WINDOW {
+        causes.push(window.invalid(format!("must be less than or equal to {MAX_WINDOW}")));
     }
     rules.at("selectPolicy").may_be_one_of(&["Disabled", "Max", "Min"], causes);
     let policies = rules.at("policies");
@@ -187,15 +187,15 @@ fn scaling_rules(rules: &Field<'_, '_>, causes: &mut Causes) {
             }
         }
         let period = policy.at("periodSeconds");
-        if period.number() > LONGEST_PERIOD {
-            causes.push(period.invalid(format!("must be less than or equal to {LONGEST_PERIOD}")));
+        if period.number() > MAX_PERIOD {
+            causes.push(period.invalid(format!("must be less than or equal to {MAX_PERIOD}")));
         }
     }
     amount_of("tolerance", &rules.at("tolerance"), causes);
 }
 
 /// Checks a disruption budget.
-pub(super) fn budget(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn budget(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (least, most) = (spec.at("minAvailable"), spec.at("maxUnavailable"));
     if least.is_set() && most.is_set() {
         causes.push(spec.invalid("minAvailable and maxUnavailable cannot be both set"));
@@ -209,7 +209,7 @@ pub(super) fn budget(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the status of a disruption budget.
-pub(super) fn budget_status(status: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn budget_status(status: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         status.at(name).must_not_be_negative(causes);
     }

@@ -1,11 +1,11 @@
 //! The checks of scheduling: node selectors, tolerations, affinities, and topology spread constraints.
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use crate::schema::metadata::{NameRule, label_value_mistake};
 
 /// Checks the scheduling fields of a pod specification.
-pub(super) fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     labels::labels(&spec.at("nodeSelector"), causes);
     tolerations(&spec.at("tolerations"), causes);
     let affinity = spec.at("affinity");
@@ -17,7 +17,7 @@ pub(super) fn check(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks tolerations.
-pub(super) fn tolerations(list: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn tolerations(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     for toleration in list.items() {
         let (key, operator) = (toleration.at("key"), toleration.at("operator"));
         let (value, effect) = (toleration.at("value"), toleration.at("effect"));
@@ -43,7 +43,7 @@ pub(super) fn tolerations(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn node_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
+fn node_affinity(affinity: &Field<'_, '_>, causes: &mut FieldErrors) {
     let needed = affinity.at("requiredDuringSchedulingIgnoredDuringExecution");
     if needed.is_set() {
         node_selector(&needed, causes);
@@ -55,7 +55,7 @@ fn node_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a node selector.
-pub(super) fn node_selector(selector: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn node_selector(selector: &Field<'_, '_>, causes: &mut FieldErrors) {
     let terms = selector.at("nodeSelectorTerms");
     if terms.must_be_filled(causes) {
         for term in terms.items() {
@@ -64,7 +64,7 @@ pub(super) fn node_selector(selector: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn node_term(term: &Field<'_, '_>, are_values_checked: bool, causes: &mut Causes) {
+fn node_term(term: &Field<'_, '_>, are_values_checked: bool, causes: &mut FieldErrors) {
     for expression in term.at("matchExpressions").items() {
         let values = expression.at("values");
         match expression.at("operator").text() {
@@ -100,13 +100,13 @@ fn node_term(term: &Field<'_, '_>, are_values_checked: bool, causes: &mut Causes
     }
 }
 
-fn weight(weight: &Field<'_, '_>, causes: &mut Causes) {
+fn weight(weight: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !(1..=100).contains(&weight.number()) {
         causes.push(weight.invalid("must be in the range 1-100"));
     }
 }
 
-fn pod_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
+fn pod_affinity(affinity: &Field<'_, '_>, causes: &mut FieldErrors) {
     for term in affinity.at("requiredDuringSchedulingIgnoredDuringExecution").items() {
         pod_term(&term, causes);
     }
@@ -116,7 +116,7 @@ fn pod_affinity(affinity: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn pod_term(term: &Field<'_, '_>, causes: &mut Causes) {
+fn pod_term(term: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["labelSelector", "namespaceSelector"] {
         labels::selector(&term.at(name), causes);
     }
@@ -128,7 +128,7 @@ fn pod_term(term: &Field<'_, '_>, causes: &mut Causes) {
     key.must_be_qualified(causes);
 }
 
-fn spread(list: &Field<'_, '_>, causes: &mut Causes) {
+fn spread(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     for (index, constraint) in list.items().enumerate() {
         let (key, action) = (constraint.at("topologyKey"), constraint.at("whenUnsatisfiable"));
         if constraint.at("maxSkew").number() <= 0 {

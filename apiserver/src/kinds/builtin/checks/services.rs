@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use super::pod_spec::address;
 
 /// The maximum timeout of session affinity in seconds.
-const MOST_AFFINE_SECONDS: i64 = 86_400;
+const MAX_AFFINE_SECONDS: i64 = 86_400;
 
 /// Checks the type, ports and addresses of a service.
-pub(super) fn check(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check(service: &Field<'_, '_>, causes: &mut FieldErrors) {
     let spec = service.at("spec");
     let kind = spec.at("type");
     kind.must_be_one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"], causes);
@@ -41,7 +41,7 @@ fn is_headless(spec: &Field<'_, '_>) -> bool {
     matches!(spec.at("clusterIPs").list(), [one] if one == "None")
 }
 
-fn external_name(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn external_name(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if !spec.at(name).is_empty() {
             causes.push(spec.at(name).forbidden("may not be set for ExternalName services"));
@@ -55,7 +55,7 @@ fn external_name(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// This server has only IPv4 addresses.
-fn cluster_addresses(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn cluster_addresses(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (one, all) = (spec.at("clusterIP"), spec.at("clusterIPs"));
     let (families, policy) = (spec.at("ipFamilies"), spec.at("ipFamilyPolicy"));
     if one.is_empty() && !all.is_empty() {
@@ -103,7 +103,7 @@ fn is_in_range(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(ip) if ip.octets()[..3] == [10, 0, 0])
 }
 
-fn ports(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn ports(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let list = spec.at("ports");
     let (mut names, mut node_ports, mut numbers) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for port in list.items() {
@@ -137,18 +137,18 @@ fn ports(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn affinity(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn affinity(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (kind, config) = (spec.at("sessionAffinity"), spec.at("sessionAffinityConfig"));
     kind.must_be_one_of(&["ClientIP", "None"], causes);
     let client = config.at("clientIP");
     let seconds = client.at("timeoutSeconds");
-    if kind.text() == "ClientIP" && !(1..=MOST_AFFINE_SECONDS).contains(&seconds.number()) {
-        causes.push(seconds.invalid(format!("must be greater than 0 and less than {MOST_AFFINE_SECONDS}")));
+    if kind.text() == "ClientIP" && !(1..=MAX_AFFINE_SECONDS).contains(&seconds.number()) {
+        causes.push(seconds.invalid(format!("must be greater than 0 and less than {MAX_AFFINE_SECONDS}")));
     }
 }
 
 /// Checks an external address of a service, or an address of an endpoint.
-pub(super) fn external_address(ip: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn external_address(ip: &Field<'_, '_>, causes: &mut FieldErrors) {
     let Ok(parsed) = ip.text().parse::<IpAddr>() else {
         address(ip, causes);
         return;
@@ -162,7 +162,7 @@ pub(super) fn external_address(ip: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn load_balancer(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn load_balancer(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let is_balanced = spec.at("type").text() == "LoadBalancer";
     let only = "may only be used when `type` is 'LoadBalancer'";
     let ranges = spec.at("LoadBalancerSourceRanges");
@@ -186,7 +186,7 @@ fn load_balancer(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Requires an address with a prefix length.
-pub(super) fn network(range: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn network(range: &Field<'_, '_>, causes: &mut FieldErrors) {
     let parsed =
         range.text().trim().split_once('/').and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
     let is_right = parsed.is_some_and(|(ip, length)| length <= if ip.is_ipv4() { 32 } else { 128 });
@@ -195,7 +195,7 @@ pub(super) fn network(range: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn traffic(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn traffic(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (kind, outer) = (spec.at("type").text(), spec.at("externalTrafficPolicy"));
     let is_open = matches!(kind, "LoadBalancer" | "NodePort") || (kind == "ClusterIP" && !spec.at("externalIPs").is_empty());
     if is_open {
@@ -213,7 +213,7 @@ fn traffic(spec: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the changes of a service.
-pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let kind = |spec: &Field<'_, '_>| spec.at("type").text().to_owned();
     if kind(now) == "LoadBalancer" && kind(before) == "LoadBalancer" && now.value["loadBalancerClass"] != before.value["loadBalancerClass"]
     {
@@ -230,7 +230,7 @@ pub(super) fn check_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: 
 }
 
 /// Checks the status of a service.
-pub(super) fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(service: &Field<'_, '_>, causes: &mut FieldErrors) {
     let status = service.at("status");
     let balancer = status.at("loadBalancer");
     let ingress = balancer.at("ingress");
@@ -244,7 +244,7 @@ pub(super) fn check_status(service: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the ingress of a load balancer.
-pub(super) fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn balancer_ingress(ingress: &Field<'_, '_>, causes: &mut FieldErrors) {
     for one in ingress.items() {
         let (ip, mode, name) = (one.at("ip"), one.at("ipMode"), one.at("hostname"));
         if !ip.is_empty() {

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use super::resources::number;
 
 const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// Checks access modes.
-pub(super) fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn access_modes(modes: &Field<'_, '_>, causes: &mut FieldErrors) {
     if modes.is_empty() {
         causes.push(modes.required("at least 1 access mode is required"));
     }
@@ -25,7 +25,7 @@ pub(super) fn access_modes(modes: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the specification of a claim.
-pub(super) fn claim_spec(spec: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn claim_spec(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     access_modes(&spec.at("accessModes"), causes);
     labels::selector(&spec.at("selector"), causes);
     let resources = spec.at("resources");
@@ -55,7 +55,7 @@ pub(super) fn claim_spec(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn origin_of(origin: &Field<'_, '_>, causes: &mut Causes) {
+fn origin_of(origin: &Field<'_, '_>, causes: &mut FieldErrors) {
     for name in ["name", "kind"] {
         origin.at(name).must_be_filled(causes);
     }
@@ -67,7 +67,7 @@ fn origin_of(origin: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the changes of a claim: only the requests of a bound claim may change.
-pub(super) fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_claim_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (spec, old) = (now.at("spec"), before.at("spec"));
     let is_bound = now.value["status"]["phase"] == "Bound";
     let mut kept = spec.value.clone();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::resources::number;
 use super::{references, storage};
 
@@ -13,11 +13,11 @@ pub(super) struct Volumes<'a>(BTreeMap<&'a str, &'a Value>);
 
 impl<'a> Volumes<'a> {
     /// Checks the volumes of a pod, and returns the valid ones.
-    pub(super) fn check(list: &Field<'_, 'a>, causes: &mut Causes) -> Self {
+    pub(super) fn check(list: &Field<'_, 'a>, causes: &mut FieldErrors) -> Self {
         let mut known = BTreeMap::new();
         for (index, value) in list.list().iter().enumerate() {
             let volume = list.item(index);
-            let mut own = Causes::new();
+            let mut own = FieldErrors::new();
             source(&volume, &mut own);
             let name = volume.at("name");
             if name.must_be_filled(&mut own) {
@@ -43,7 +43,7 @@ impl<'a> Volumes<'a> {
     }
 
     /// Checks the volume mounts and volume devices of a container.
-    pub(super) fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut Causes) {
+    pub(super) fn check_mounts(&self, container: &Field<'_, '_>, causes: &mut FieldErrors) {
         let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
         let has = |list: &Field<'_, '_>, key: &str, value: &Value| list.list().iter().any(|one| one[key] == *value && !value.is_null());
         let mut paths = BTreeSet::new();
@@ -97,7 +97,7 @@ impl<'a> Volumes<'a> {
 }
 
 /// The real server reports these errors for the list, not for the mount in it.
-fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Field<'_, '_>, causes: &mut Causes) {
+fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Field<'_, '_>, causes: &mut FieldErrors) {
     let (path, expression) = (mount.at("subPath"), mount.at("subPathExpr"));
     descending_path(&mounts.at("subPath"), &path, causes);
     if !path.is_empty() && !expression.is_empty() {
@@ -126,20 +126,20 @@ fn mount_options(mounts: &Field<'_, '_>, mount: &Field<'_, '_>, container: &Fiel
 }
 
 /// Checks that a path is relative without `..`. The error may be reported for another field.
-pub(super) fn descending_path(place: &Field<'_, '_>, path: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn descending_path(place: &Field<'_, '_>, path: &Field<'_, '_>, causes: &mut FieldErrors) {
     if path.text().starts_with('/') {
         causes.push(place.with(path.value).invalid("must be a relative path"));
     }
     no_steps_back(&place.with(path.value), causes);
 }
 
-fn no_steps_back(path: &Field<'_, '_>, causes: &mut Causes) {
+fn no_steps_back(path: &Field<'_, '_>, causes: &mut FieldErrors) {
     if path.text().split('/').any(|part| part == "..") {
         causes.push(path.invalid("must not contain '..'"));
     }
 }
 
-fn file_path(path: &Field<'_, '_>, causes: &mut Causes) {
+fn file_path(path: &Field<'_, '_>, causes: &mut FieldErrors) {
     path.must_be_filled(causes);
     descending_path(path, path, causes);
     if path.text().starts_with("..") && !path.text().starts_with("../") && path.text() != ".." {
@@ -181,7 +181,7 @@ const SOURCES: &[&str] = &[
     "image",
 ];
 
-fn source(volume: &Field<'_, '_>, causes: &mut Causes) {
+fn source(volume: &Field<'_, '_>, causes: &mut FieldErrors) {
     let mut given = SOURCES.iter().filter(|name| volume.at(name).is_set());
     let Some(first) = given.next() else {
         causes.push(volume.required("must specify a volume type"));
@@ -214,7 +214,7 @@ fn source(volume: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks an NFS share.
-pub(super) fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn nfs(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     source.at("server").must_be_filled(causes);
     if source.at("path").must_be_filled(causes) && !source.at("path").text().starts_with('/') {
         causes.push(source.at("path").invalid("must be an absolute path"));
@@ -222,7 +222,7 @@ pub(super) fn nfs(source: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks a host path.
-pub(super) fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn host_path(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     const TYPES: &[&str] = &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     if source.at("path").must_be_filled(causes) {
         no_steps_back(&source.at("path"), causes);
@@ -231,7 +231,7 @@ pub(super) fn host_path(source: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the name of a driver.
-pub(super) fn csi_driver(driver: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn csi_driver(driver: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !driver.must_be_filled(causes) {
         return;
     }
@@ -242,19 +242,19 @@ pub(super) fn csi_driver(driver: &Field<'_, '_>, causes: &mut Causes) {
     driver.with(&lower).must_be_a_subdomain(causes);
 }
 
-fn mode(mode: &Field<'_, '_>, causes: &mut Causes) {
+fn mode(mode: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !(0..=0o777).contains(&mode.number()) {
         causes.push(mode.invalid("must be a number between 0 and 0777 (octal), both inclusive"));
     }
 }
 
-fn files(source: &Field<'_, '_>, name: &str, causes: &mut Causes) {
+fn files(source: &Field<'_, '_>, name: &str, causes: &mut FieldErrors) {
     source.at(name).must_be_filled(causes);
     mode(&source.at("defaultMode"), causes);
     keys(source, causes);
 }
 
-fn keys(source: &Field<'_, '_>, causes: &mut Causes) {
+fn keys(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     for item in source.at("items").items() {
         item.at("key").must_be_filled(causes);
         file_path(&item.at("path"), causes);
@@ -262,13 +262,13 @@ fn keys(source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn downward(source: &Field<'_, '_>, causes: &mut Causes) {
+fn downward(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     mode(&source.at("defaultMode"), causes);
     downward_files(source, causes);
 }
 
 /// The real server reports the error for the source, not for the file in it.
-fn downward_files(source: &Field<'_, '_>, causes: &mut Causes) {
+fn downward_files(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     const FIELDS: &[&str] = &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
     for item in source.at("items").list() {
         let file = source.with(item);
@@ -287,7 +287,7 @@ fn downward_files(source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn projected(source: &Field<'_, '_>, causes: &mut Causes) {
+fn projected(source: &Field<'_, '_>, causes: &mut FieldErrors) {
     mode(&source.at("defaultMode"), causes);
     for part in source.at("sources").items() {
         let kinds = ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
@@ -310,7 +310,7 @@ fn projected(source: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn token(token: &Field<'_, '_>, causes: &mut Causes) {
+fn token(token: &Field<'_, '_>, causes: &mut FieldErrors) {
     let seconds = token.at("expirationSeconds");
     if seconds.number() < 600 {
         causes.push(seconds.invalid("may not specify a duration less than 10 minutes"));

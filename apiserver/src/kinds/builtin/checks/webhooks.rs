@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::labels;
 use crate::go::Url;
 use crate::schema::metadata::{NameRule, name_mistake};
@@ -12,10 +12,10 @@ use crate::schema::metadata::{NameRule, name_mistake};
 /// The supported versions of reviews.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 /// Maximum number of match conditions of one webhook.
-const MOST_CONDITIONS: u64 = 64;
+const MAX_CONDITIONS: u64 = 64;
 
 /// Checks the webhooks of a configuration.
-pub(crate) fn check(configuration: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn check(configuration: &Field<'_, '_>, causes: &mut FieldErrors) {
     let mut names = BTreeSet::new();
     for webhook in configuration.at("webhooks").items() {
         self::webhook(&webhook, causes);
@@ -26,7 +26,7 @@ pub(crate) fn check(configuration: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn webhook(webhook: &Field<'_, '_>, causes: &mut Causes) {
+fn webhook(webhook: &Field<'_, '_>, causes: &mut FieldErrors) {
     const SILENT: &[&str] = &["None", "NoneOnDryRun"];
     full_name(&webhook.at("name"), causes);
     for rule in webhook.at("rules").items() {
@@ -58,7 +58,7 @@ fn webhook(webhook: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// The name of a webhook is a domain with at least three labels.
-fn full_name(name: &Field<'_, '_>, causes: &mut Causes) {
+fn full_name(name: &Field<'_, '_>, causes: &mut FieldErrors) {
     if !name.must_be_filled(causes) {
         return;
     }
@@ -70,7 +70,7 @@ fn full_name(name: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the address of a webhook.
-pub(crate) fn url(url: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn url(url: &Field<'_, '_>, causes: &mut FieldErrors) {
     const FORM: &str = "desired format: https://host[/path]";
     // Unlike the URL of a request, that of a webhook may be relative, which is another error.
     let parsed = match Url::parse(url.text()) {
@@ -89,7 +89,7 @@ pub(crate) fn url(url: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the service of a webhook.
-pub(crate) fn service(service: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn service(service: &Field<'_, '_>, causes: &mut FieldErrors) {
     service.at("name").must_be_filled(causes);
     service.at("namespace").must_be_filled(causes);
     service.at("port").must_be_a_port(causes);
@@ -115,7 +115,7 @@ pub(crate) fn service(service: &Field<'_, '_>, causes: &mut Causes) {
 }
 
 /// Checks the review versions of a webhook.
-pub(crate) fn review_versions(versions: &Field<'_, '_>, causes: &mut Causes) {
+pub(crate) fn review_versions(versions: &Field<'_, '_>, causes: &mut FieldErrors) {
     if versions.is_empty() {
         return causes.push(versions.required("must specify one of v1, v1beta1"));
     }
@@ -132,7 +132,7 @@ pub(crate) fn review_versions(versions: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn rule(rule: &Field<'_, '_>, causes: &mut Causes) {
+fn rule(rule: &Field<'_, '_>, causes: &mut FieldErrors) {
     const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     for (name, what) in [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let list = rule.at(name);
@@ -151,7 +151,7 @@ fn rule(rule: &Field<'_, '_>, causes: &mut Causes) {
     rule.at("scope").may_be_one_of(&["*", "Cluster", "Namespaced"], causes);
 }
 
-fn resources(list: &Field<'_, '_>, causes: &mut Causes) {
+fn resources(list: &Field<'_, '_>, causes: &mut FieldErrors) {
     list.must_be_filled(causes);
     let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
     let mut has_plain = false;
@@ -186,9 +186,9 @@ fn resources(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn conditions(list: &Field<'_, '_>, causes: &mut Causes) {
-    if list.list().len() as u64 > MOST_CONDITIONS {
-        causes.push(list.too_many(MOST_CONDITIONS));
+fn conditions(list: &Field<'_, '_>, causes: &mut FieldErrors) {
+    if list.list().len() as u64 > MAX_CONDITIONS {
+        causes.push(list.too_many(MAX_CONDITIONS));
     }
     let mut names = BTreeSet::new();
     for condition in list.items() {
@@ -203,7 +203,7 @@ fn conditions(list: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn expression(expression: &Field<'_, '_>, causes: &mut Causes) {
+fn expression(expression: &Field<'_, '_>, causes: &mut FieldErrors) {
     let trimmed = Value::from(expression.text().trim());
     let is_filled = expression.with(&trimmed).must_be_filled(causes);
     // Without the feature, expressions are not evaluated.

@@ -4,12 +4,12 @@ use std::iter;
 
 use serde_json::Value;
 
-use super::field::{Causes, Field};
+use super::field::{Field, FieldErrors};
 use super::{labels, pod_spec, storage};
 use crate::kinds::selector::LabelSelector;
 
 /// Checks the specification of a workload. Unchanged invalid values of an old one are accepted where the real server does so.
-pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
+pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut FieldErrors) {
     for number in ["replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         // The history limit of a stateful set is not checked.
         if !(kind == "StatefulSet" && number == "revisionHistoryLimit") {
@@ -45,7 +45,7 @@ pub(super) fn check(kind: &str, spec: &Field<'_, '_>, old: Option<&Field<'_, '_>
 }
 
 /// Checks the selector of a workload, and the labels that it must select. Returns whether it is valid.
-fn selector(kind: &str, selector: &Field<'_, '_>, template: &Field<'_, '_>, causes: &mut Causes) -> bool {
+fn selector(kind: &str, selector: &Field<'_, '_>, template: &Field<'_, '_>, causes: &mut FieldErrors) -> bool {
     let metadata = template.at("metadata");
     let own = metadata.at("labels");
     let mismatch = || own.invalid("`selector` does not match template `labels`");
@@ -81,7 +81,7 @@ fn selector(kind: &str, selector: &Field<'_, '_>, template: &Field<'_, '_>, caus
     }
 }
 
-fn deployment(spec: &Field<'_, '_>, causes: &mut Causes) {
+fn deployment(spec: &Field<'_, '_>, causes: &mut FieldErrors) {
     let deadline = spec.at("progressDeadlineSeconds");
     if deadline.is_set() && deadline.number() <= spec.at("minReadySeconds").number() {
         causes.push(deadline.invalid("must be greater than minReadySeconds"));
@@ -106,7 +106,7 @@ fn deployment(spec: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn daemon_strategy(strategy: &Field<'_, '_>, causes: &mut Causes) {
+fn daemon_strategy(strategy: &Field<'_, '_>, causes: &mut FieldErrors) {
     let rolling = strategy.at("rollingUpdate");
     match strategy.at("type").text() {
         "OnDelete" => {}
@@ -127,7 +127,7 @@ fn daemon_strategy(strategy: &Field<'_, '_>, causes: &mut Causes) {
     }
 }
 
-fn stateful_set(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut Causes) {
+fn stateful_set(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut FieldErrors) {
     let policy = spec.at("podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&policy.text()) {
         causes.push(policy.invalid("must be 'OrderedReady' or 'Parallel'"));
@@ -168,7 +168,7 @@ fn stateful_set(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, causes: &mut 
 }
 
 /// Requires a number or a percentage.
-pub(super) fn share(amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn share(amount: &Field<'_, '_>, causes: &mut FieldErrors) {
     if amount.value.is_string() && percentage(amount).is_none() {
         causes.push(amount.invalid("a valid percent string must be a numeric string followed by an ending '%'"));
     }
@@ -185,14 +185,14 @@ fn percentage(amount: &Field<'_, '_>) -> Option<i64> {
 }
 
 /// Requires no more than 100 %.
-pub(super) fn no_more_than_all(amount: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn no_more_than_all(amount: &Field<'_, '_>, causes: &mut FieldErrors) {
     if percentage(amount).is_some_and(|share| share > 100) {
         causes.push(amount.invalid("must not be greater than 100%"));
     }
 }
 
 /// Fields of a stateful set that are not in this list are immutable.
-pub(super) fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     const FREE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -212,7 +212,7 @@ pub(super) fn check_set_change(now: &Field<'_, '_>, before: &Field<'_, '_>, caus
 }
 
 /// Checks the counts in the status of a workload.
-pub(super) fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_, '_>, causes: &mut FieldErrors) {
     let numbers = status.value.as_object().into_iter().flatten().filter(|(_, value)| value.is_number());
     for (name, _) in numbers {
         status.at(name).must_not_be_negative(causes);
@@ -239,6 +239,6 @@ pub(super) fn check_status(kind: &str, status: &Field<'_, '_>, before: &Field<'_
 }
 
 /// Checks a `PodTemplate` object.
-pub(super) fn check_template(template: &Field<'_, '_>, causes: &mut Causes) {
+pub(super) fn check_template(template: &Field<'_, '_>, causes: &mut FieldErrors) {
     pod_spec::template(template, iter::empty(), causes);
 }

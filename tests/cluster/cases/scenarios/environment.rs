@@ -13,20 +13,20 @@ use kopfd::scenario::{
 use serde_json::{Value, json};
 
 use super::log;
-use crate::harness::{Kind, Launch, Operator, Scene, last_handled};
+use crate::harness::{Kind, Launch, Operator, TestContext, last_handled};
 
 /// How long the log must be silent before the scenario continues.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Time limit of an expectation: the garbage collector needs time.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The annotations that stay when nothing is in progress.
 const RESTING: [&str; 3] = ["last-handled-configuration", "kopf-managed", "touch-dummy"];
 
 /// One scenario on the real cluster.
-pub(crate) struct Ground<'s, 'c> {
-    scene: &'s Scene<'c>,
+pub(crate) struct RealEnvironment<'s, 'c> {
+    context: &'s TestContext<'c>,
     /// The scenario.
     pub(crate) scenario: &'s Scenario,
     /// The namespace used for `default`, and the prefix of others.
@@ -54,22 +54,22 @@ struct Resource {
     names: Vec<String>,
 }
 
-impl<'s, 'c> Ground<'s, 'c> {
+impl<'s, 'c> RealEnvironment<'s, 'c> {
     /// Creates the environment of the n-th scenario of a case.
-    pub(crate) fn new(scene: &'s Scene<'c>, scenario: &'s Scenario, number: usize) -> Self {
+    pub(crate) fn new(context: &'s TestContext<'c>, scenario: &'s Scenario, number: usize) -> Self {
         assert!(scenario.namespaces.is_empty(), "{}: patterns of namespaces are not translated", scenario.name);
-        let base = format!("{}-{number}", scene.namespace);
-        scene.make_namespace(&base);
+        let base = format!("{}-{number}", context.namespace);
+        context.make_namespace(&base);
         let [operator] = scenario.operators.as_slice() else { panic!("{}: one operator is played", scenario.name) };
-        let launch = scene.launch_source(&operator.file);
+        let launch = context.launch_source(&operator.file);
         let launch = Launch {
             namespaces: vec![base.clone(), format!("{base}-*")],
             options: vec!["--verbose", "--log-format=json"],
-            log: scene.directory().join(format!("scenario-{number}.log")),
+            log: context.directory().join(format!("scenario-{number}.log")),
             ..launch
         };
         Self {
-            scene,
+            context,
             scenario,
             base,
             launch,
@@ -88,25 +88,25 @@ impl<'s, 'c> Ground<'s, 'c> {
     /// Starts the operator, and waits until it watches.
     pub(crate) fn start(&self) {
         self.begun.set(self.log().len());
-        let operator = self.scene.start(&self.launch);
+        let operator = self.context.start(&self.launch);
         self.operator.replace(Some(Rc::clone(&operator)));
-        self.scene.eventually("the operator watches", || operator.log()[self.begun.get()..].contains(" watches ").then_some(()));
+        self.context.eventually("the operator watches", || operator.log()[self.begun.get()..].contains(" watches ").then_some(()));
     }
 
     /// Stops the operator as a user would.
     pub(crate) fn stop(&self) {
-        self.scene.stop(&self.operator.take().expect("the operator runs"));
+        self.context.stop(&self.operator.take().expect("the operator runs"));
     }
 
     /// Kills the operator.
     pub(crate) fn kill(&self) {
-        self.scene.kill(&self.operator.take().expect("the operator runs"));
+        self.context.kill(&self.operator.take().expect("the operator runs"));
     }
 
     /// Waits until the operator has handled the current state of applied objects, and logs nothing for a moment.
     pub(crate) fn settle(&self, step: &Step) {
         let seen = Cell::new((self.log().len(), Instant::now()));
-        self.scene.eventually_within(PATIENCE, &self.of(step), || {
+        self.context.eventually_within(TIMEOUT, &self.of(step), || {
             let length = self.log().len();
             if length != seen.get().0 || self.applied.borrow().iter().any(|applied| self.is_in_progress(applied)) {
                 seen.set((length, Instant::now()));
@@ -119,12 +119,14 @@ impl<'s, 'c> Ground<'s, 'c> {
     pub(crate) fn expect(&self, step: &Step, expectation: &Expectation) {
         let what = RefCell::new(String::new());
         let started = Instant::now();
-        self.scene.eventually_within(PATIENCE + QUIET, &self.of(step), || {
-            let account = Account { ground: self, timeline: log::timeline(&self.log(), |real| self.told(real)) };
+        self.context.eventually_within(TIMEOUT + QUIET, &self.of(step), || {
+            let account = Account {
+                environment: self,
+                timeline: log::timeline(&self.log(), |real_namespace| self.declared_namespace(real_namespace)),
+            };
             let differences = verify(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
-            let lines: Vec<String> = differences.iter().map(|one| format!("line {}: {}", one.spot.line, one.text)).collect();
-            *what.borrow_mut() = lines.join("\n");
-            assert!(differences.is_empty() || started.elapsed() < PATIENCE, "{}\n{}", self.of(step), what.borrow());
+            *what.borrow_mut() = differences.iter().map(|one| format!("line {}: {}\n", one.spot.line, one.text)).collect();
+            assert!(differences.is_empty() || started.elapsed() < TIMEOUT, "{}\n{}", self.of(step), what.borrow());
             differences.is_empty().then_some(())
         });
     }
@@ -136,18 +138,18 @@ impl<'s, 'c> Ground<'s, 'c> {
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
         let (version, kind) = (text("apiVersion"), text("kind"));
         let is_meant = |resource: &Resource| resource.kind.api_version() == version && resource.kind.name == kind;
-        let kind = self.scene.eventually(&format!("{version} {kind} is served"), || self.resource(is_meant)).kind;
-        let name = if kind.selector() == "namespaces" { self.real(&name) } else { name };
+        let kind = self.context.eventually(&format!("{version} {kind} is served"), || self.resource(is_meant)).kind;
+        let name = if kind.selector() == "namespaces" { self.real_namespace(&name) } else { name };
         object["metadata"]["name"] = json!(name);
-        let namespace = self.real(object["metadata"]["namespace"].as_str().unwrap_or("default"));
+        let namespace = self.real_namespace(object["metadata"]["namespace"].as_str().unwrap_or("default"));
         if kind.namespaced {
             object["metadata"]["namespace"] = json!(namespace);
         }
         let path = kind.path(&namespace, &name);
         let query = format!("{path}?fieldManager=kubectl&force=true");
         // A new kind is not served at once by all parts of the server.
-        self.scene.eventually(&format!("{path} is applied"), || {
-            match self.scene.client().request("PATCH", &query, "application/apply-patch+yaml", Some(&object)) {
+        self.context.eventually(&format!("{path} is applied"), || {
+            match self.context.client().request("PATCH", &query, "application/apply-patch+yaml", Some(&object)) {
                 Ok(_) => Some(()),
                 Err(failure) if failure.status == 404 => None,
                 Err(failure) => panic!("{path} is not applied: {failure}"),
@@ -161,7 +163,7 @@ impl<'s, 'c> Ground<'s, 'c> {
     pub(crate) fn patch(&self, change: &ManualPatch) {
         let below = change.subresource.as_ref().map(|name| format!("/{name}")).unwrap_or_default();
         let path = format!("{}{below}?fieldManager=kubectl", self.find(&change.target).expect("it is clear what is patched").0);
-        let sent = self.scene.client().request("PATCH", &path, change.media, Some(&change.patch));
+        let sent = self.context.client().request("PATCH", &path, change.media, Some(&change.patch));
         sent.unwrap_or_else(|failure| panic!("{} is not patched: {failure}", change.target));
     }
 
@@ -169,7 +171,7 @@ impl<'s, 'c> Ground<'s, 'c> {
     pub(crate) fn delete(&self, target: &Target, propagation: Option<&str>) {
         let path = self.find(target).expect("it is clear what is deleted").0;
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation.unwrap_or("Background")});
-        let sent = self.scene.client().request("DELETE", &path, "application/json", Some(&options));
+        let sent = self.context.client().request("DELETE", &path, "application/json", Some(&options));
         sent.unwrap_or_else(|failure| panic!("{target} is not deleted: {failure}"));
     }
 
@@ -177,10 +179,10 @@ impl<'s, 'c> Ground<'s, 'c> {
     fn find(&self, target: &Target) -> Result<(String, Kind, String, Option<Value>), String> {
         let wanted = target.resource.to_lowercase();
         let kind = self.resource(|resource| resource.is_called(&wanted)).ok_or_else(|| format!("there is no resource {wanted}"))?.kind;
-        let namespaces = target.namespace.as_ref().map_or_else(|| self.namespaces(), |namespace| vec![self.real(namespace)]);
+        let namespaces = target.namespace.as_ref().map_or_else(|| self.namespaces(), |namespace| vec![self.real_namespace(namespace)]);
         let mut found = namespaces.iter().filter_map(|namespace| {
             let path = kind.path(namespace, &target.name);
-            let object = self.scene.client().get(&path)?;
+            let object = self.context.client().get(&path)?;
             Some((path, kind.clone(), namespace.clone(), Some(object)))
         });
         match (found.next(), found.next()) {
@@ -191,23 +193,23 @@ impl<'s, 'c> Ground<'s, 'c> {
     }
 
     fn namespaces(&self) -> Vec<String> {
-        let all = self.scene.client().list("/api/v1/namespaces");
+        let all = self.context.client().list("/api/v1/namespaces");
         let names = all.iter().filter_map(|namespace| namespace["metadata"]["name"].as_str());
         let below = format!("{}-", self.base);
         std::iter::once(self.base.clone()).chain(names.filter(|name| name.starts_with(&below)).map(str::to_owned)).collect()
     }
 
     /// Returns the namespace in the cluster for one of the scenario.
-    fn real(&self, told: &str) -> String {
-        if told == "default" { self.base.clone() } else { format!("{}-{told}", self.base) }
+    fn real_namespace(&self, declared_namespace: &str) -> String {
+        if declared_namespace == "default" { self.base.clone() } else { format!("{}-{declared_namespace}", self.base) }
     }
 
     /// Returns the namespace of the scenario for one in the cluster.
-    fn told(&self, real: &str) -> String {
-        match real.strip_prefix(&self.base) {
+    fn declared_namespace(&self, real_namespace: &str) -> String {
+        match real_namespace.strip_prefix(&self.base) {
             Some("") => "default".to_owned(),
             Some(rest) => rest.trim_start_matches('-').to_owned(),
-            None => real.to_owned(),
+            None => real_namespace.to_owned(),
         }
     }
 
@@ -215,13 +217,13 @@ impl<'s, 'c> Ground<'s, 'c> {
     fn resource(&self, is_meant: impl Fn(&Resource) -> bool) -> Option<Resource> {
         let known = self.resources.borrow().iter().find(|resource| is_meant(resource)).cloned();
         known.or_else(|| {
-            self.resources.replace(discover(self.scene));
+            self.resources.replace(discover(self.context));
             self.resources.borrow().iter().find(|resource| is_meant(resource)).cloned()
         })
     }
 
     fn is_in_progress(&self, applied: &Applied) -> bool {
-        let Some(object) = self.scene.client().get(&applied.path) else { return false };
+        let Some(object) = self.context.client().get(&applied.path) else { return false };
         let metadata = &object["metadata"];
         let is_record = |key: &String| key.strip_prefix("kopf.zalando.org/").is_some_and(|name| !RESTING.contains(&name));
         let has_records = metadata["annotations"].as_object().is_some_and(|annotations| annotations.keys().any(is_record));
@@ -254,19 +256,19 @@ impl Resource {
 }
 
 /// Returns all kinds of the cluster in their preferred versions.
-fn discover(scene: &Scene<'_>) -> Vec<Resource> {
-    let groups = scene.client().get("/apis").expect("groups are discovered");
+fn discover(context: &TestContext<'_>) -> Vec<Resource> {
+    let groups = context.client().get("/apis").expect("groups are discovered");
     let groups = groups["groups"].as_array().expect("groups are a list").iter();
     let versions = groups.filter_map(|group| group["preferredVersion"]["groupVersion"].as_str()).map(str::to_owned);
-    std::iter::once("v1".to_owned()).chain(versions).flat_map(|version| resources_of(scene, &version)).collect()
+    std::iter::once("v1".to_owned()).chain(versions).flat_map(|version| resources_of(context, &version)).collect()
 }
 
-fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
+fn resources_of(context: &TestContext<'_>, group_version: &str) -> Vec<Resource> {
     let root = if group_version == "v1" { "/api" } else { "/apis" };
     // A group of another case may be about to appear.
-    let Some(list) = scene.client().get(&format!("{root}/{group_version}")) else { return Vec::new() };
+    let Some(list) = context.client().get(&format!("{root}/{group_version}")) else { return Vec::new() };
     let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
-    let told = list["resources"].as_array().cloned().unwrap_or_default();
+    let resources = list["resources"].as_array().cloned().unwrap_or_default();
     let read = |resource: &Value| {
         let text = |key: &str| resource[key].as_str().unwrap_or_default().to_owned();
         let mut kind = Kind::of_group(group).named(&text("kind"), &text("name"));
@@ -276,19 +278,19 @@ fn resources_of(scene: &Scene<'_>, group_version: &str) -> Vec<Resource> {
         let names = short.chain([text("singularName"), text("kind").to_lowercase()]).collect();
         Resource { kind, names }
     };
-    told.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
+    resources.iter().filter(|resource| !resource["name"].as_str().is_some_and(|name| name.contains('/'))).map(read).collect()
 }
 
 /// The observations for verifying a scenario at one moment.
 struct Account<'a, 's, 'c> {
-    ground: &'a Ground<'s, 'c>,
+    environment: &'a RealEnvironment<'s, 'c>,
     timeline: Timeline,
 }
 
 impl Observations for Account<'_, '_, '_> {
     fn object(&self, target: &Target) -> Result<ObservedObject, String> {
-        let (_, kind, namespace, value) = self.ground.find(target)?;
-        let namespace = if kind.namespaced { self.ground.told(&namespace) } else { String::new() };
+        let (_, kind, namespace, value) = self.environment.find(target)?;
+        let namespace = if kind.namespaced { self.environment.declared_namespace(&namespace) } else { String::new() };
         let subject = Subject { group: kind.group, kind: kind.name, namespace, name: target.name.clone() };
         Ok(ObservedObject { subject, plural: kind.plural, value: value.map(Arc::new) })
     }
@@ -298,9 +300,9 @@ impl Observations for Account<'_, '_, '_> {
     }
 
     fn events(&self) -> Vec<Arc<Value>> {
-        let in_all = self.ground.namespaces().into_iter();
+        let in_all = self.environment.namespaces().into_iter();
         in_all
-            .flat_map(|namespace| self.ground.scene.client().list(&format!("/api/v1/namespaces/{namespace}/events")))
+            .flat_map(|namespace| self.environment.context.client().list(&format!("/api/v1/namespaces/{namespace}/events")))
             .map(Arc::new)
             .collect()
     }

@@ -11,47 +11,47 @@ use http::{HeaderMap, Request, Response, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use super::case::{Case, Look, Step, definitions};
+use super::case::{Case, Step, StreamRead, definitions};
 use super::normal::Normal;
 
 /// Time limit of repeating a step until its expected answer.
-const PATIENCE: Duration = Duration::from_secs(40);
+const UNTIL_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time limit of a stream for the next expected line.
-const NEXT_LINE: Duration = Duration::from_secs(10);
+const NEXT_LINE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Required silence of a stream after the expected lines.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// The user of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Who {
+pub(crate) enum RequestUser {
     /// A user with all permissions.
     Administrator,
     /// A user without permissions.
     Guest,
     /// A client without a token.
-    Nobody,
+    Anonymous,
     /// A client with an unknown token.
-    Stranger,
+    UnknownToken,
 }
 
 /// A server on which cases run.
 pub(crate) trait Server {
     /// Sends a request.
-    async fn send(&self, who: Who, request: Request<Bytes>) -> Response<Body>;
+    async fn send(&self, user: RequestUser, request: Request<Bytes>) -> Response<Body>;
 
     /// Lets the server finish the controller work of the last request, if possible.
     fn settle(&self) {}
 }
 
 /// Time limit of a complete answer; a longer one is a stream.
-const COMPLETE: Duration = Duration::from_secs(6);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 /// The length of the text for `<big>`: above the limit of annotations.
 const BIG: usize = 300_000;
 
 type Lines = BoxStream<'static, Bytes>;
 
 /// A running case.
-struct Course<'a, S> {
+struct CaseRun<'a, S> {
     server: &'a S,
     case: &'a Case,
     group: String,
@@ -61,30 +61,30 @@ struct Course<'a, S> {
 }
 
 /// Runs a case, and returns the answers in their normal form, one for each step.
-pub(crate) async fn play<S: Server>(server: &S, case: &Case) -> Vec<Value> {
+pub(crate) async fn run<S: Server>(server: &S, case: &Case) -> Vec<Value> {
     let group = format!("{}.kopfd.test", case.id);
     let normal = Normal::new(&case.id, case.managers);
-    let mut course = Course { server, case, group, kept: BTreeMap::new(), open: BTreeMap::new(), normal };
-    course.set_up().await;
+    let mut run = CaseRun { server, case, group, kept: BTreeMap::new(), open: BTreeMap::new(), normal };
+    run.set_up().await;
     let mut answers = Vec::new();
     for (number, step) in case.steps.iter().enumerate() {
         if step.pause > 0 {
             tokio::time::sleep(Duration::from_millis(step.pause)).await;
         }
-        answers.push(course.step(number, step).await);
+        answers.push(run.step(number, step).await);
     }
-    course.clear_up().await;
+    run.clean_up().await;
     answers
 }
 
-impl<S: Server> Course<'_, S> {
+impl<S: Server> CaseRun<'_, S> {
     async fn set_up(&mut self) {
         let namespace = Step {
             ask: Some("POST /api/v1/namespaces".into()),
             body: Some(json!({"metadata": {"name": self.case.id}})),
             ..Step::default()
         };
-        self.must(&namespace).await;
+        self.expect_success(&namespace).await;
         let definitions = definitions(&self.group);
         for kind in &self.case.kinds {
             let definition = definitions.get(kind).unwrap_or_else(|| panic!("{}: there is no kind {kind}", self.case.name)).clone();
@@ -93,7 +93,7 @@ impl<S: Server> Course<'_, S> {
             let paths: Vec<String> =
                 served.map(|version| format!("GET /apis/{}/{}/{kind}", self.group, version["name"].as_str().expect("a name"))).collect();
             let path = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
-            self.must(&Step { ask: Some(path), body: Some(definition), ..Step::default() }).await;
+            self.expect_success(&Step { ask: Some(path), body: Some(definition), ..Step::default() }).await;
             for path in paths {
                 let until = Some(json!({"status": 200}));
                 self.exchange(&Step { ask: Some(path), until, ..Step::default() }).await;
@@ -101,13 +101,13 @@ impl<S: Server> Course<'_, S> {
         }
     }
 
-    async fn must(&self, step: &Step) {
+    async fn expect_success(&self, step: &Step) {
         let answer = self.exchange(step).await;
         assert!(answer.status < 300, "{}: {:?}: {}", self.case.name, step.ask, answer.body);
     }
 
     /// Deletes the remaining objects, without waiting for their end.
-    async fn clear_up(&self) {
+    async fn clean_up(&self) {
         let group = &self.group;
         let mut asks = vec![format!("DELETE /api/v1/namespaces/{}", self.case.id)];
         asks.extend(
@@ -119,8 +119,8 @@ impl<S: Server> Course<'_, S> {
     }
 
     async fn step(&mut self, number: usize, step: &Step) -> Value {
-        if let Some(look) = &step.look {
-            return self.look(number, look).await;
+        if let Some(read) = &step.read {
+            return self.read_stream(number, read).await;
         }
         if let Some(name) = &step.open {
             let response = self.send(step).await;
@@ -140,22 +140,22 @@ impl<S: Server> Course<'_, S> {
         answer
     }
 
-    async fn look(&mut self, number: usize, look: &Look) -> Value {
+    async fn read_stream(&mut self, number: usize, read: &StreamRead) -> Value {
         let lines = self
             .open
-            .get_mut(&look.at)
-            .unwrap_or_else(|| panic!("{}, step {}: nothing is open as {}", self.case.name, number + 1, look.at));
+            .get_mut(&read.at)
+            .unwrap_or_else(|| panic!("{}, step {}: nothing is open as {}", self.case.name, number + 1, read.at));
         let mut seen = Vec::new();
         let end = loop {
-            let patience = if look.lines.is_none_or(|wanted| seen.len() < wanted) { NEXT_LINE } else { SILENCE };
-            match tokio::time::timeout(patience, lines.next()).await {
+            let timeout = if read.lines.is_none_or(|wanted| seen.len() < wanted) { NEXT_LINE_TIMEOUT } else { SILENCE };
+            match tokio::time::timeout(timeout, lines.next()).await {
                 Ok(Some(line)) => seen.push(serde_json::from_slice(&line).unwrap_or_else(|_| json!(String::from_utf8_lossy(&line)))),
                 Ok(None) => break "ended",
                 Err(_) => break "open",
             }
         };
         if let Some(Value::Object(last)) = seen.last() {
-            self.kept.insert(look.at.clone(), last["object"].clone());
+            self.kept.insert(read.at.clone(), last["object"].clone());
         }
         self.normal.form(json!({"lines": seen, "stream": end}))
     }
@@ -167,7 +167,7 @@ impl<S: Server> Course<'_, S> {
             let answer = Answer::read(self.send(step).await).await;
             let is_expected =
                 step.until.as_ref().is_none_or(|until| contains(&json!({"status": answer.status, "body": answer.body}), until));
-            if is_expected || begun.elapsed() > PATIENCE {
+            if is_expected || begun.elapsed() > UNTIL_TIMEOUT {
                 return answer;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -175,38 +175,38 @@ impl<S: Server> Course<'_, S> {
     }
 
     async fn send(&self, step: &Step) -> Response<Body> {
-        let ask = self.filled(step.ask.as_deref().expect("a step asks for something"));
+        let ask = self.with_values(step.ask.as_deref().expect("a step asks for something"));
         let (method, path) = ask.split_once(' ').unwrap_or_else(|| panic!("{}: {ask:?} has no method", self.case.name));
-        let mut request = Request::builder().method(method).uri(self.place(path)).header(header::USER_AGENT, "differ/1");
+        let mut request = Request::builder().method(method).uri(self.request_path(path)).header(header::USER_AGENT, "differ/1");
         if let Some(accept) = &step.accept {
             request = request.header(header::ACCEPT, form(accept));
         }
         let body = match (&step.body, &step.text) {
-            (Some(body), _) => self.filled(&body.to_string()),
-            (None, Some(text)) => self.filled(text),
+            (Some(body), _) => self.with_values(&body.to_string()),
+            (None, Some(text)) => self.with_values(text),
             (None, None) => String::new(),
         };
         if !body.is_empty() || step.media.is_some() {
             request = request.header(header::CONTENT_TYPE, media(step.media.as_deref().unwrap_or("application/json")));
         }
-        let who = match step.who.as_deref() {
-            None => Who::Administrator,
-            Some("guest") => Who::Guest,
-            Some("nobody") => Who::Nobody,
-            Some("stranger") => Who::Stranger,
-            Some(other) => panic!("{}: nobody is called {other}", self.case.name),
+        let user = match step.user.as_deref() {
+            None => RequestUser::Administrator,
+            Some("guest") => RequestUser::Guest,
+            Some("anonymous") => RequestUser::Anonymous,
+            Some("unknown-token") => RequestUser::UnknownToken,
+            Some(other) => panic!("{}: there is no user {other}", self.case.name),
         };
         for (name, value) in &step.headers {
-            request = request.header(name, self.filled(value));
+            request = request.header(name, self.with_values(value));
         }
         let request = request.body(Bytes::from(body)).unwrap_or_else(|error| panic!("{}: {ask}: {error}", self.case.name));
-        let response = self.server.send(who, request).await;
+        let response = self.server.send(user, request).await;
         self.server.settle();
         response
     }
 
     /// Returns the path of a request, which may begin with the plural of a kind.
-    fn place(&self, path: &str) -> String {
+    fn request_path(&self, path: &str) -> String {
         if path.starts_with('/') {
             return path.to_owned();
         }
@@ -222,7 +222,7 @@ impl<S: Server> Course<'_, S> {
     }
 
     /// Inserts the namespace, the group, and parts of earlier answers.
-    fn filled(&self, text: &str) -> String {
+    fn with_values(&self, text: &str) -> String {
         let mut text = text.replace("<ns>", &self.case.id).replace("<group>", &self.group).replace("<big>", &"x".repeat(BIG));
         for (name, body) in &self.kept {
             while let Some(start) = text.find(&format!("<{name}.")) {
@@ -309,7 +309,7 @@ struct Answer {
 impl Answer {
     async fn read(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
-        let Ok(body) = tokio::time::timeout(COMPLETE, body.collect()).await else {
+        let Ok(body) = tokio::time::timeout(ANSWER_TIMEOUT, body.collect()).await else {
             return Self { status: head.status.as_u16(), headers: head.headers, body: json!("(a stream that stays open)") };
         };
         let bytes = body.expect("the answer comes completely").to_bytes();

@@ -1,17 +1,17 @@
-//! The significance of changes, by kind.
+//! Differences between kinds in writes: versions, generations, significant changes.
 
 use serde_json::Value;
 
 use crate::kinds::kind::Kind;
-use crate::kinds::registry::Served;
+use crate::kinds::registry::ServedKind;
 
 /// Tells whether new objects of a kind keep the status from the client; others begin with that of the server.
-pub(super) fn gives_its_status(kind: &Kind) -> bool {
+pub(super) fn accepts_initial_status(kind: &Kind) -> bool {
     !kind.is_custom() && matches!(kind.kind.as_str(), "Node" | "CustomResourceDefinition")
 }
 
 /// Tells whether updates of an object need a resource version.
-pub(super) fn needs_version(served: &Served) -> bool {
+pub(super) fn needs_version(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "CustomResourceDefinition",
         "Lease",
@@ -24,7 +24,7 @@ pub(super) fn needs_version(served: &Served) -> bool {
 }
 
 /// Tells whether objects of a built-in kind have a generation.
-pub(super) fn has_generation(served: &Served) -> bool {
+pub(super) fn has_generation(served: &ServedKind) -> bool {
     const KINDS: &[&str] = &[
         "Deployment",
         "StatefulSet",
@@ -48,7 +48,7 @@ pub(super) fn has_generation(served: &Served) -> bool {
 }
 
 /// Tells whether a change increments the generation.
-pub(super) fn generation_grows(served: &Served, subresource: &str, old: &Value, new: &Value) -> bool {
+pub(super) fn generation_grows(served: &ServedKind, subresource: &str, old: &Value, new: &Value) -> bool {
     if subresource == "status" {
         return false;
     }

@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Watch};
 use super::cluster::{ApiServer, Cluster, admin_token, revision};
-use super::gate::Gate;
 use super::kind::Kind;
 use super::operator::{Engine, Launch, Operator};
 use super::twins::{self, Handler, Notes};
-use super::wait::{PATIENCE, eventually};
+use super::wait::{TIMEOUT, eventually};
+use super::write_proxy::WriteProxy;
 
 /// An object that is unchanged for this long counts as settled, even on a busy machine.
 const REST: Duration = Duration::from_millis(400);
 
 /// The environment of one case.
-pub(crate) struct Scene<'c> {
+pub(crate) struct TestContext<'c> {
     cluster: &'c Cluster,
     /// The namespace of the case; also the first part of its API group.
     pub(crate) namespace: String,
@@ -36,7 +36,7 @@ pub(crate) struct Scene<'c> {
 }
 
 struct Crashing {
-    gate: Gate,
+    proxy: WriteProxy,
     launch: Launch,
     operator: Rc<Operator>,
     has_crashed: bool,
@@ -74,10 +74,10 @@ pub(crate) struct Version {
     pub(crate) object: Option<Value>,
 }
 
-impl<'c> Scene<'c> {
+impl<'c> TestContext<'c> {
     /// Creates the environment: a namespace, a namespace for notes, and an empty directory.
     pub(crate) fn new(cluster: &'c Cluster, name: &str, directory: &Path) -> Self {
-        let scene = Self {
+        let context = Self {
             cluster,
             namespace: name.to_owned(),
             notes: format!("notes-of-{name}"),
@@ -92,9 +92,9 @@ impl<'c> Scene<'c> {
             fs::remove_dir_all(directory).expect("the files of an earlier run can be removed");
         }
         fs::create_dir_all(directory).expect("the directory of the case can be made");
-        scene.make_namespace(&scene.namespace);
-        scene.make_namespace(&scene.notes);
-        scene
+        context.make_namespace(&context.namespace);
+        context.make_namespace(&context.notes);
+        context
     }
 
     /// Returns the shared cluster.
@@ -133,7 +133,7 @@ impl<'c> Scene<'c> {
     pub(crate) fn install(&self, kind: &Kind) {
         let (path, definition) = kind.definition();
         self.client().ensure(path, &definition);
-        eventually(&format!("{} is served", kind.selector()), PATIENCE, || {
+        eventually(&format!("{} is served", kind.selector()), TIMEOUT, || {
             self.client().request("GET", &kind.collection(&self.namespace), "application/json", None).ok()
         });
         self.kinds.borrow_mut().push(kind.clone());
@@ -200,10 +200,10 @@ impl<'c> Scene<'c> {
     ///
     /// The crash happens during any wait of the case.
     pub(crate) fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
-        let gate = Gate::open(self.client(), writes);
-        let launch = Launch { kubeconfig: gate.kubeconfig(&self.directory), ..launch.clone() };
+        let proxy = WriteProxy::open(self.client(), writes);
+        let launch = Launch { kubeconfig: proxy.kubeconfig(&self.directory), ..launch.clone() };
         let operator = self.start(&launch);
-        self.crashing.replace(Some(Crashing { gate, launch, operator, has_crashed: false }));
+        self.crashing.replace(Some(Crashing { proxy, launch, operator, has_crashed: false }));
     }
 
     /// Ends that operator, and tells whether it was crashed.
@@ -215,16 +215,16 @@ impl<'c> Scene<'c> {
 
     fn crash_if_due(&self) {
         let mut crashing = self.crashing.borrow_mut();
-        let Some(crashing) = crashing.as_mut().filter(|crashing| crashing.gate.is_shut()) else { return };
+        let Some(crashing) = crashing.as_mut().filter(|crashing| crashing.proxy.is_shut()) else { return };
         self.kill(&crashing.operator);
-        crashing.gate.reopen();
+        crashing.proxy.reopen();
         crashing.operator = self.start(&crashing.launch);
         crashing.has_crashed = true;
     }
 
     /// Stops an operator gracefully.
     pub(crate) fn stop(&self, operator: &Rc<Operator>) {
-        operator.must_run();
+        operator.expect_running();
         let status = operator.stop();
         self.operators.borrow_mut().retain(|other| !Rc::ptr_eq(other, operator));
         assert!(status.success(), "{:?} stops without an error on SIGTERM, not with {status}", operator.engine());
@@ -232,14 +232,14 @@ impl<'c> Scene<'c> {
 
     /// Waits until a probe returns a value, and fails early if an operator has ended by itself.
     pub(crate) fn eventually<T>(&self, what: &str, probe: impl FnMut() -> Option<T>) -> T {
-        self.eventually_within(PATIENCE, what, probe)
+        self.eventually_within(TIMEOUT, what, probe)
     }
 
     /// Like `eventually`, with another limit.
     pub(crate) fn eventually_within<T>(&self, within: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         eventually(what, within, || {
             self.crash_if_due();
-            self.operators.borrow().iter().for_each(|operator| operator.must_run());
+            self.operators.borrow().iter().for_each(|operator| operator.expect_running());
             probe()
         })
     }
@@ -356,7 +356,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Returns the last awaited object, and the last lines of every operator of the case.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let object = self.last_seen.borrow().as_ref().map(|object| format!("--- the last object\n{object}"));
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
@@ -380,7 +380,7 @@ impl<'c> Scene<'c> {
     }
 }
 
-impl Drop for Scene<'_> {
+impl Drop for TestContext<'_> {
     // The operators end with the case. The namespaces end with the cluster; only kinds cost the servers resources.
     fn drop(&mut self) {
         self.operators.borrow().iter().for_each(|operator| operator.kill());

@@ -9,24 +9,24 @@ use serde_json::Value;
 use crate::storage::resource::Stored;
 
 /// Limit of text bytes of objects that stay parsed for the next reader; parsed objects take ten times as much.
-const AWAKE: usize = 256 << 10;
+const MAX_PARSED_BYTES: usize = 256 << 10;
 
 /// An object in the store, as text.
 #[derive(Debug)]
-pub(super) struct Resting {
+pub(super) struct SerializedObject {
     /// The revision of its last write.
     pub revision: u64,
     text: Box<[u8]>,
-    awake: Mutex<Weak<Stored>>,
+    parsed_form: Mutex<Weak<Stored>>,
 }
 
-impl Resting {
+impl SerializedObject {
     /// Stores an object as text. It is parsed again only if it is requested after all references to the parsed form were dropped.
     pub(super) fn new(stored: &Arc<Stored>) -> Self {
         let text = serde_json::to_vec(&*stored.value).expect("objects are JSON");
         // A copy, since a grown buffer keeps its capacity.
         let text = Box::from(text.as_slice());
-        Self { revision: stored.revision, text, awake: Mutex::new(Arc::downgrade(stored)) }
+        Self { revision: stored.revision, text, parsed_form: Mutex::new(Arc::downgrade(stored)) }
     }
 
     /// Returns the object as JSON text.
@@ -35,14 +35,14 @@ impl Resting {
     }
 
     /// Returns the object.
-    pub(super) fn wake(&self) -> Arc<Stored> {
-        let mut awake = self.awake.lock();
-        if let Some(stored) = awake.upgrade() {
+    pub(super) fn parsed(&self) -> Arc<Stored> {
+        let mut parsed_form = self.parsed_form.lock();
+        if let Some(stored) = parsed_form.upgrade() {
             return stored;
         }
         let value: Value = serde_json::from_slice(&self.text).expect("it was written from JSON");
         let stored = Arc::new(Stored { revision: self.revision, value: Arc::new(value) });
-        *awake = Arc::downgrade(&stored);
+        *parsed_form = Arc::downgrade(&stored);
         stored
     }
 }
@@ -56,10 +56,10 @@ pub(super) struct Recent {
 
 impl Recent {
     /// Keeps an object parsed for a while.
-    pub(super) fn keep(&mut self, resting: &Resting, stored: Arc<Stored>) {
-        self.bytes += resting.text.len();
-        self.objects.push_back((resting.text.len(), stored));
-        while self.bytes > AWAKE {
+    pub(super) fn keep(&mut self, serialized: &SerializedObject, stored: Arc<Stored>) {
+        self.bytes += serialized.text.len();
+        self.objects.push_back((serialized.text.len(), stored));
+        while self.bytes > MAX_PARSED_BYTES {
             let Some((bytes, _)) = self.objects.pop_front() else { break };
             self.bytes -= bytes;
         }

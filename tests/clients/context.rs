@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use crate::differences::DIFFERENCES;
 use crate::embedded::Embedded;
 use crate::excuse::Excuse;
-use crate::harness::{Client, Cluster, Controllers, Options, PATIENCE, Tools, eventually};
+use crate::harness::{Client, Cluster, Controllers, Options, TIMEOUT, Tools, eventually};
 use crate::normal;
 
 /// The group of the shared kind.
@@ -26,7 +26,7 @@ const DEFINITION: &str = include_str!("gauges.yaml");
 pub(crate) const THREADS: usize = 3;
 
 /// Both servers, and the shared state of the cases.
-pub(crate) struct World {
+pub(crate) struct Servers {
     servers: [Server; 2],
     // Fields are dropped in this order; the clients above only hold connections.
     embedded: Embedded,
@@ -52,8 +52,8 @@ pub(crate) struct Server {
 }
 
 /// The environment of one case.
-pub(crate) struct Stage<'w> {
-    world: &'w World,
+pub(crate) struct CaseContext<'w> {
+    servers: &'w Servers,
     /// The module and the name of the case.
     pub(crate) title: String,
     /// The namespace of the case, on both servers.
@@ -63,7 +63,7 @@ pub(crate) struct Stage<'w> {
     mismatches: RefCell<Vec<String>>,
 }
 
-impl World {
+impl Servers {
     /// Starts both servers, and defines the shared kind.
     pub(crate) fn start(options: &Options) -> Self {
         let (tools, directory) = (options.tools.clone(), options.directory.clone());
@@ -76,7 +76,7 @@ impl World {
             Server::new("embedded", embedded.kubeconfig(), embedded.client(), &directory),
             Server::new("real", cluster.api_server().kubeconfig(), cluster.client().clone(), &directory),
         ];
-        let world = Self {
+        let servers = Self {
             servers,
             embedded,
             _cluster: cluster,
@@ -87,8 +87,8 @@ impl World {
             commands: AtomicUsize::new(0),
             differences: Mutex::default(),
         };
-        world.servers.iter().for_each(define);
-        world
+        servers.servers.iter().for_each(define);
+        servers
     }
 
     /// Returns both servers, the embedded one first.
@@ -124,13 +124,13 @@ impl World {
     /// Returns the allowed differences of a command, and records that they occurred.
     pub(crate) fn excuse(&self, case: &str, command: &str) -> Option<&'static Excuse> {
         let number = DIFFERENCES.iter().position(|one| one.case == case && command.starts_with(&one.command))?;
-        self.differences.lock().expect("nobody panics while holding the differences").insert(number);
+        self.differences.lock().expect("no thread panics while holding the differences").insert(number);
         Some(&DIFFERENCES[number].excuse)
     }
 
     /// Prints the differences that occurred, and the listed ones that did not although their cases ran, which are errors.
-    pub(crate) fn tell_differences(&self, titles: &[String]) -> bool {
-        let met = self.differences.lock().expect("nobody panics while holding the differences");
+    pub(crate) fn print_differences(&self, titles: &[String]) -> bool {
+        let met = self.differences.lock().expect("no thread panics while holding the differences");
         let mut is_any_in_vain = false;
         println!("{} differences between the servers are allowed and were met", met.len());
         for (number, difference) in DIFFERENCES.iter().enumerate() {
@@ -155,7 +155,7 @@ impl Server {
     pub(crate) fn object(&self, path: &str, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let last = Cell::new(None);
         let _told = Told(path, &last);
-        eventually(&format!("{path} {what}"), PATIENCE / 2, || {
+        eventually(&format!("{path} {what}"), TIMEOUT / 2, || {
             let object = self.client.get(path);
             last.set(object.clone());
             object.filter(|object| condition(object))
@@ -164,7 +164,7 @@ impl Server {
 
     /// Waits until an object is gone.
     pub(crate) fn gone(&self, path: &str) {
-        eventually(&format!("{path} is gone"), PATIENCE / 2, || self.client.get(path).is_none().then_some(()));
+        eventually(&format!("{path} is gone"), TIMEOUT / 2, || self.client.get(path).is_none().then_some(()));
     }
 }
 
@@ -179,25 +179,25 @@ impl Drop for Told<'_> {
     }
 }
 
-impl<'w> Stage<'w> {
+impl<'w> CaseContext<'w> {
     /// Creates the namespace and the directory of a case.
-    pub(crate) fn new(world: &'w World, title: &str, number: usize) -> Self {
+    pub(crate) fn new(servers: &'w Servers, title: &str, number: usize) -> Self {
         let namespace = format!("case-{number:02}");
-        let directory = world.directory.join(&namespace);
+        let directory = servers.directory.join(&namespace);
         drop(fs::remove_dir_all(&directory));
         fs::create_dir_all(&directory).expect("the directory of a case can be made");
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-        for server in world.servers() {
+        for server in servers.servers() {
             server.client.create("/api/v1/namespaces", &object);
             // On a real server the service account is created a moment later.
             server.object(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/default"), "is there", |_| true);
         }
-        Self { world, title: title.to_owned(), namespace, directory, mismatches: RefCell::default() }
+        Self { servers, title: title.to_owned(), namespace, directory, mismatches: RefCell::default() }
     }
 
     /// Returns the shared state.
-    pub(crate) fn world(&self) -> &'w World {
-        self.world
+    pub(crate) fn servers(&self) -> &'w Servers {
+        self.servers
     }
 
     /// Writes a file of the case, and returns its path.
@@ -220,10 +220,10 @@ impl<'w> Stage<'w> {
     /// Returns an object of the embedded server, which must be equal on the real server.
     pub(crate) fn object(&self, place: &str) -> Value {
         let path = self.path(place);
-        let [embedded, real] = self.world.servers().each_ref().map(|server| server.client.get(&path));
+        let [embedded, real] = self.servers.servers().each_ref().map(|server| server.client.get(&path));
         let [mut ours, mut theirs] = [&embedded, &real].map(|object| object.as_ref().map(normal::object).unwrap_or_default());
         if ours != theirs {
-            let excuse = self.world.excuse(&self.title, place).cloned().unwrap_or_default();
+            let excuse = self.servers.excuse(&self.title, place).cloned().unwrap_or_default();
             (ours, theirs) = (excuse.without_fields(&ours), excuse.without_fields(&theirs));
         }
         if ours != theirs {
@@ -234,19 +234,19 @@ impl<'w> Stage<'w> {
     }
 
     /// Records a failure, such as a difference between the servers.
-    pub(crate) fn mismatch(&self, story: String) {
-        self.mismatches.borrow_mut().push(story);
+    pub(crate) fn mismatch(&self, message: String) {
+        self.mismatches.borrow_mut().push(message);
     }
 
     /// Returns the result of the case.
     pub(crate) fn verdict(&self) -> Result<(), String> {
-        self.world.embedded.must_run();
+        self.servers.embedded.expect_running();
         let mismatches = self.mismatches.borrow();
         if mismatches.is_empty() { Ok(()) } else { Err(mismatches.join("\n")) }
     }
 
     /// Returns the failures so far, and the last lines of the logs of the case.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).map(|path| {
             let log = fs::read_to_string(&path).unwrap_or_default();
@@ -300,5 +300,5 @@ fn define(server: &Server) {
     server.object(&format!("{collection}/gauges.{GROUP}"), "is established", is_established);
     // A busy server may not be ready for a kind that it already serves.
     let path = format!("/apis/{GROUP}/v1/gauges");
-    eventually("the kind is served", PATIENCE, || server.client.request("GET", &path, "application/json", None).ok());
+    eventually("the kind is served", TIMEOUT, || server.client.request("GET", &path, "application/json", None).ok());
 }

@@ -20,7 +20,7 @@ use super::subject::Subject;
 use crate::handling::{Handler, Message, Record};
 
 /// The shared state of a handler and all its sub-handlers in one call.
-pub(super) struct Stage {
+pub(super) struct Execution {
     /// The generation of the call, from its start to its end.
     pub scripts: Rc<Scripts>,
     /// The interpreter.
@@ -106,7 +106,7 @@ impl Code {
     }
 }
 
-impl Stage {
+impl Execution {
     /// Returns the context of a call that belongs to the stage.
     pub(super) fn context(&self, mode: Mode, subject: &Subject) -> Context {
         let environment = Rc::clone(&self.scripts.environment);
@@ -114,8 +114,8 @@ impl Stage {
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub(super) fn tell(&self, message: Message) {
-        logger::tell(&self.span, message.level, &message.to_string());
+    pub(super) fn log_message(&self, message: Message) {
+        logger::write(&self.span, message.level, &message.to_string());
         self.notes.borrow_mut().messages.push(message);
     }
 }
