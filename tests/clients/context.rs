@@ -26,8 +26,8 @@ const DEFINITION: &str = include_str!("gauges.yaml");
 pub(crate) const THREADS: usize = 3;
 
 /// Both servers, and the shared state of the cases.
-pub(crate) struct Servers {
-    servers: [Server; 2],
+pub(crate) struct TestServers {
+    pair: [Server; 2],
     // Fields are dropped in this order; the clients above only hold connections.
     embedded: Embedded,
     _cluster: Cluster,
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 
 /// The environment of one case.
 pub(crate) struct CaseContext<'w> {
-    servers: &'w Servers,
+    servers: &'w TestServers,
     /// The module and the name of the case.
     pub(crate) title: String,
     /// The namespace of the case, on both servers.
@@ -63,7 +63,7 @@ pub(crate) struct CaseContext<'w> {
     mismatches: RefCell<Vec<String>>,
 }
 
-impl Servers {
+impl TestServers {
     /// Starts both servers, and defines the shared kind.
     pub(crate) fn start(options: &Options) -> Self {
         let (tools, directory) = (options.tools.clone(), options.directory.clone());
@@ -77,7 +77,7 @@ impl Servers {
             Server::new("real", cluster.api_server().kubeconfig(), cluster.client().clone(), &directory),
         ];
         let servers = Self {
-            servers,
+            pair: servers,
             embedded,
             _cluster: cluster,
             tools,
@@ -87,13 +87,13 @@ impl Servers {
             commands: AtomicUsize::new(0),
             differences: Mutex::default(),
         };
-        servers.servers.iter().for_each(define);
+        servers.pair.iter().for_each(define);
         servers
     }
 
     /// Returns both servers, the embedded one first.
     pub(crate) fn servers(&self) -> &[Server; 2] {
-        &self.servers
+        &self.pair
     }
 
     /// Returns the programs.
@@ -181,7 +181,7 @@ impl Drop for Told<'_> {
 
 impl<'w> CaseContext<'w> {
     /// Creates the namespace and the directory of a case.
-    pub(crate) fn new(servers: &'w Servers, title: &str, number: usize) -> Self {
+    pub(crate) fn new(servers: &'w TestServers, title: &str, number: usize) -> Self {
         let namespace = format!("case-{number:02}");
         let directory = servers.directory.join(&namespace);
         drop(fs::remove_dir_all(&directory));
@@ -196,7 +196,7 @@ impl<'w> CaseContext<'w> {
     }
 
     /// Returns the shared state.
-    pub(crate) fn servers(&self) -> &'w Servers {
+    pub(crate) fn servers(&self) -> &'w TestServers {
         self.servers
     }
 

@@ -20,7 +20,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use context::{Servers, THREADS};
+use context::{THREADS, TestServers};
 use harness::{Options, run_titled};
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     println!("starting both API servers in {}", options.directory.display());
-    let servers = Servers::start(&options);
+    let servers = TestServers::start(&options);
     let passed = run_titled(&titles, options.threads.min(THREADS), |number| parts[number].run(number, &servers));
     let is_listed_in_vain = servers.print_differences(&titles);
     println!("{} commands of kubectl were given to both servers", servers.commands());

@@ -6,7 +6,7 @@ mod kube_rs;
 mod kubectl;
 mod python;
 
-use crate::context::{CaseContext, Server, Servers};
+use crate::context::{CaseContext, Server, TestServers};
 use crate::harness::caught;
 
 /// One case.
@@ -68,7 +68,7 @@ impl Part {
     }
 
     /// Runs it.
-    pub(crate) fn run(&self, number: usize, servers: &Servers) -> Result<(), String> {
+    pub(crate) fn run(&self, number: usize, servers: &TestServers) -> Result<(), String> {
         let context = caught(|| CaseContext::new(servers, &self.title(), number))?;
         let outcome = caught(|| match (self.case.run, self.server) {
             (Run::Both(run) | Run::Own(run), _) => run(&context),
