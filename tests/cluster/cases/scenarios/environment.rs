@@ -125,7 +125,8 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
                 timeline: log::timeline(&self.log(), |real_namespace| self.declared_namespace(real_namespace)),
             };
             let differences = verify(&account, step.spot, expectation).now_or_never().expect("nothing is waited for");
-            *what.borrow_mut() = differences.iter().map(|one| format!("line {}: {}\n", one.spot.line, one.text)).collect();
+            let lines: Vec<String> = differences.iter().map(|one| format!("line {}: {}", one.spot.line, one.text)).collect();
+            *what.borrow_mut() = lines.join("\n");
             assert!(differences.is_empty() || started.elapsed() < TIMEOUT, "{}\n{}", self.of(step), what.borrow());
             differences.is_empty().then_some(())
         });
