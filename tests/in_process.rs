@@ -1,4 +1,5 @@
 //! The engine's own client over the server in the same process, in virtual time.
+#![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +8,15 @@ use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, ObjectClient, Request, ResourceResolver, Watching};
+use kopfd::handling::{Handler, On, Verdict};
+use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop, Tasks};
-use kopfd::object::Selector;
+use kopfd::object::{Body, EventKind, Patch, Selector};
 use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
-use kopfd::reactor::{Environment as _, LiveEffects};
+use kopfd::reactor::{Environment as _, LiveEffects, Scripts as _};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
-use kopfd::script::{Declaration, Host, Options, Program, Threads};
+use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
 use kopfd::telemetry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -91,17 +94,62 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
     assert!(told(Operation::Get { name: name() }).await.is_empty());
 }
 
+/// Returns the effects of an operator with these bindings.
+async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> LiveEffects {
+    let login = Box::new(InProcess::new(Service::new(api.clone())));
+    let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+    let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
+    let scripts = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
+    LiveEffects::new(host, scripts, client, clock.clone())
+}
+
+#[test]
+fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
+    in_virtual_time(async {
+        let clock = Clock::system();
+        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let text = "memo.calls = (memo.calls ?? 0) + 1; return memo.calls;";
+        let counting = Binding {
+            id: "count".into(),
+            code: Code::Inline { text: text.into(), place: SourcePosition::default(), file: None },
+            kind: BindingKind::Event,
+            limits: Limits::default(),
+            place: SourcePosition::default(),
+            param: Value::Null,
+        };
+        let effects = effects(&api, &clock, vec![counting]).await;
+        let handler = Handler::simple("count", On::Event);
+        let count = async |memo: &str| {
+            let object = Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: memo.into() };
+            let call = Call {
+                target: 0,
+                subject: Subject::Event { object, event_kind: EventKind::Modified },
+                patch: Patch::default(),
+                retry: 0,
+                started: clock.now(),
+                param: Value::Null,
+                subhandling: None,
+                stop: Stop::new(),
+                span: tracing::Span::none(),
+            };
+            match effects.call(&handler, call).await.verdict {
+                Verdict::Returned(Some(count)) => count,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((count("a").await, count("a").await, count("b").await), (json!(1), json!(2), json!(1)));
+        effects.forget(&Arc::from("a"));
+        assert_eq!((count("a").await, count("b").await), (json!(1), json!(2)));
+    });
+}
+
 #[test]
 fn chance_depends_on_the_seed_alone_if_there_is_one() {
     in_virtual_time(async {
         let clock = Clock::system();
         let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
         let draws = async |seed| {
-            let login = Box::new(InProcess::new(Service::new(api.clone())));
-            let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
-            let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
-            let scripts = host.install(Arc::new(Program::load(Declaration::default()).unwrap())).await.unwrap();
-            let effects = LiveEffects::new(host, scripts, client, clock.clone()).with_seed(seed);
+            let effects = effects(&api, &clock, Vec::new()).await.with_seed(seed);
             (0..100).map(|_| effects.chance(3)).collect::<Vec<_>>()
         };
         let (first, other) = (draws(Some(7)).await, draws(Some(8)).await);

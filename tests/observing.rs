@@ -39,6 +39,8 @@ struct World {
     status: Value,
     /// The objects of the calls that have ended.
     calls: Mutex<Vec<String>>,
+    /// Whether dropping a memory panics.
+    is_broken: bool,
     /// The memories that were dropped.
     forgotten: Mutex<Vec<String>>,
     /// The subresources of the kind, each time that something was sent.
@@ -65,6 +67,7 @@ impl Scripts for World {
     }
 
     fn forget(&self, memo: &Arc<str>) {
+        assert!(!self.is_broken, "no memory can be dropped");
         self.forgotten.lock().push(memo.to_string());
     }
 }
@@ -107,12 +110,13 @@ struct Settled {
     scope: Scope,
     takes: Duration,
     status: Value,
+    is_broken: bool,
     exit_timeout: Duration,
 }
 
 impl Default for Settled {
     fn default() -> Self {
-        Self { scope: Scope::Cluster, takes: Duration::ZERO, status: Value::Null, exit_timeout: Duration::from_secs(10) }
+        Self { scope: Scope::Cluster, takes: Duration::ZERO, status: Value::Null, is_broken: false, exit_timeout: Duration::from_secs(10) }
     }
 }
 
@@ -138,6 +142,7 @@ impl Cluster {
             events: EventStream::default(),
             takes: settled.takes,
             status: settled.status,
+            is_broken: settled.is_broken,
             calls: Mutex::default(),
             forgotten: Mutex::default(),
             sent_with: Mutex::default(),
@@ -255,6 +260,21 @@ fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
         assert_eq!(cluster.calls(), ["default/a"], "it is listed anew");
         assert_eq!(cluster.world.forgotten.lock().len(), 1);
         cluster.end().await;
+    });
+}
+
+#[test]
+fn panics_at_the_end_of_a_watch_are_reported_while_the_operator_runs() {
+    in_virtual_time(async {
+        let settled = Settled { is_broken: true, ..Settled::default() };
+        let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+        cluster.create(THINGS, "a").await;
+        let (heard, _guard) = warnings();
+        let reports = || heard.lock().iter().filter(|line| *line == "A task has failed because of a defect of the engine.").count();
+        cluster.redefine(versions(false)).await;
+        assert_eq!(reports(), 1, "{:?}", heard.lock());
+        cluster.end().await;
+        assert_eq!(reports(), 1, "{:?}", heard.lock());
     });
 }
 

@@ -83,6 +83,14 @@ impl Engine {
         self.invariants.attempt_judged(self.process, body, &handler(id), retry, outcome);
     }
 
+    /// Makes an attempt of a handler whose sub-handler `s` completes.
+    fn attempt_sub_handler(&self, body: &Body, id: &str, reason: Reason) {
+        let mut returned = Returned::new(Verdict::Returned(None), Patch::default());
+        returned.attempts = vec![Attempted { id: format!("{id}/s"), retry: 0, outcome: success() }];
+        self.call(body, id, Some(reason), 0);
+        self.invariants.returned(self.process, body, &returned);
+    }
+
     /// Sends a patch of the engine, whose answer comes, or is lost.
     async fn apply(&self, patch: Patch, is_acknowledged: bool) {
         self.send(Method::PATCH, Value::Object(patch.merge)).await;
@@ -611,4 +619,82 @@ async fn deletion_handlers_are_called_again_after_a_restart() {
         engine.end(&body, None);
     }
     assert_eq!(engine.violations(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_repetition_of_a_recorded_attempt_allows_one_more_completion() {
+    // The cause is stored as handled once, and each repetition changes the record, since its times are later.
+    let violations = async |repetitions: usize, is_sub_handler: bool| {
+        let engine = Engine::new();
+        let before = engine.create().await;
+        for _ in 0..=repetitions {
+            engine.invariants.object_seen(engine.process, &before);
+            if is_sub_handler {
+                engine.attempt_sub_handler(&before, "b", Reason::Create);
+            } else {
+                engine.attempt(&before, "a", Reason::Create, 0, &success());
+            }
+            let id = if is_sub_handler { "b/s" } else { "a" };
+            engine.apply(engine.recorded(id, Reason::Create, &[success()]), false).await;
+            engine.end(&before, None);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        engine.violations()
+    };
+    for is_sub_handler in [false, true] {
+        for repetitions in 0..=2 {
+            assert_eq!(violations(repetitions, is_sub_handler).await, NOTHING, "{repetitions} repetitions");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_repetition_of_an_unacknowledged_sub_handler_allows_one_more_completion() {
+    let engine = Engine::new();
+    let before = engine.create().await;
+    for is_acknowledged in [false, false, true] {
+        engine.invariants.object_seen(engine.process, &before);
+        engine.attempt_sub_handler(&before, "a", Reason::Create);
+        // The cause ends without a record of the sub-handler. Storing the same essence again changes nothing.
+        engine.apply(engine.handled(&before), is_acknowledged).await;
+        engine.end(&before, None);
+    }
+    let report = engine.verdict();
+    assert_eq!((report.violations.as_slice(), completions(&report)), (&[][..], vec![("a/s", 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sub_handlers_of_resumptions_that_end_at_once_are_repeated_after_each_restart() {
+    let mut engine = Engine::new();
+    engine.live().await;
+    for _ in 0..3 {
+        engine.restart();
+        let body = engine.see();
+        engine.attempt_sub_handler(&body, "resumed", Reason::Resume);
+        engine.end(&body, None);
+        assert_eq!(engine.violations(), NOTHING);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn causes_may_be_handled_once_more_for_each_repetition() {
+    let engine = Engine::new();
+    let before = engine.create().await;
+    let handle = async |is_acknowledged| {
+        engine.attempt(&before, "a", Reason::Create, 0, &success());
+        engine.apply(engine.handled(&before), is_acknowledged).await;
+        engine.end(&before, None);
+        // Another client removes the stored essence, so that storing it again counts as another cause.
+        engine.send(Method::PATCH, json!({"metadata": {"annotations": null}})).await;
+    };
+    handle(false).await;
+    for _ in 0..2 {
+        engine.invariants.object_seen(engine.process, &before);
+        handle(false).await;
+    }
+    assert_eq!(engine.violations(), NOTHING);
+    // The engine has seen the current state, so this is not an allowed repetition.
+    engine.see();
+    handle(true).await;
+    assert_eq!(engine.violations(), ["ConfigMap default/x had 1 essences, but 4 were stored as handled"]);
 }
