@@ -30,6 +30,8 @@ pub(super) struct Files {
     hashes: Hashes,
     watched: BTreeSet<PathBuf>,
     hints: mpsc::Receiver<()>,
+    /// Whether a hint was taken whose files were not compared yet.
+    is_hinted: bool,
     /// Kept alive for its hints.
     watcher: Option<RecommendedWatcher>,
 }
@@ -61,6 +63,7 @@ impl Files {
             hashes: Hashes { operators: 0, objects: 0 },
             watched: BTreeSet::new(),
             hints,
+            is_hinted: false,
             watcher: watcher.inspect_err(log_error).ok(),
         };
         for path in files.operators.clone() {
@@ -86,12 +89,16 @@ impl Files {
     }
 
     /// Waits until the contents of files change.
+    ///
+    /// *Cancel safety*: a change is either returned or reported by the next call.
     pub(super) async fn changed(&mut self) -> Changed {
         loop {
-            if self.hints.recv().await.is_none() {
+            if !self.is_hinted && self.hints.recv().await.is_none() {
                 std::future::pending::<()>().await;
             }
+            self.is_hinted = true;
             tokio::time::sleep(DEBOUNCE).await;
+            self.is_hinted = false;
             let now = self.hash();
             let before = std::mem::replace(&mut self.hashes, now);
             if self.hashes != before {
@@ -174,5 +181,25 @@ fn hash_directory(directory: &Path, objects: &BTreeSet<PathBuf>, hasher: &mut De
         {
             (path, content).hash(hasher);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_change_survives_an_interrupted_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("operator.yaml");
+        std::fs::write(&manifest, "a: 1").unwrap();
+        let mut files = Files::watch(std::slice::from_ref(&manifest), &[], &[]);
+        std::fs::write(&manifest, "a: 2").unwrap();
+        // The hint arrives at once, and its files are compared after the debounce time.
+        assert!(tokio::time::timeout(DEBOUNCE * 3 / 4, files.changed()).await.is_err());
+        let changed = tokio::time::timeout(LIMIT, files.changed()).await.unwrap();
+        assert_eq!(changed, Changed { of_operators: true });
     }
 }
