@@ -93,7 +93,7 @@ impl<'w> CaseContext<'w> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let processes = self.servers().servers().each_ref().map(|server| {
             let log = self.directory.join(format!("kubectl-{number}-{}.log", server.title));
-            Process::start("kubectl", &mut self.command(server, command), &log)
+            Process::start("kubectl", &mut self.prepared(Command::new(&self.servers().tools().kubernetes), server, command), &log)
         });
         Running { context: self, command: command.to_owned(), processes }
     }
@@ -126,12 +126,16 @@ impl<'w> CaseContext<'w> {
         }
     }
 
+    /// Returns a command with a time limit: one that waits in vain must not block the suite.
     fn command(&self, server: &Server, line: &str) -> Command {
-        // A command that waits in vain must not block the suite.
         let mut command = Command::new("timeout");
+        // In the foreground, it stays in the process group of the suite, which is killed at the end.
+        command.args(["--foreground", "--kill-after=1", "60"]).arg(&self.servers().tools().kubernetes);
+        self.prepared(command, server, line)
+    }
+
+    fn prepared(&self, mut command: Command, server: &Server, line: &str) -> Command {
         command
-            .args(["--kill-after=1", "60"])
-            .arg(&self.servers().tools().kubernetes)
             .arg("kubectl")
             .arg(format!("--namespace={}", self.namespace))
             .args(words(line))
