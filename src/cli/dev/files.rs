@@ -188,7 +188,7 @@ fn hash_directory(directory: &Path, objects: &BTreeSet<PathBuf>, hasher: &mut De
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(60);
+    const LIMIT: Duration = Duration::from_mins(1);
 
     #[tokio::test]
     async fn a_change_survives_an_interrupted_wait() {
