@@ -120,10 +120,9 @@ pub struct Memory {
 }
 
 /// Returns the cause of an event.
-pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memory, change: impl Into<Arc<Change>>) -> Cause {
-    let change = change.into();
+pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memory, change: Change) -> Cause {
     let initial = memory.noticed_by_listing && !memory.fully_handled_once;
-    let reason = match &*change {
+    let reason = match &change {
         _ if event_kind == EventKind::Deleted => Reason::Gone,
         _ if body.is_deleting() && !body.has_finalizer(finalizer) => Reason::Free,
         _ if body.is_deleting() => Reason::Delete,
@@ -133,7 +132,7 @@ pub fn detect(event_kind: EventKind, body: &Body, finalizer: &str, memory: Memor
         Change { diff, .. } if diff.is_empty() => Reason::Noop,
         Change { .. } => Reason::Update,
     };
-    Cause { reason, initial: initial && reason != Reason::Create, change }
+    Cause { reason, initial: initial && reason != Reason::Create, change: Arc::new(change) }
 }
 
 #[cfg(test)]

@@ -15,8 +15,7 @@ use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::{
-    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause,
-    filter, select,
+    Answers, Cause, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause, filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
@@ -139,7 +138,7 @@ struct State {
     patch: Patch,
     began_with_patch: bool,
     own_patch: OwnPatch,
-    change: Arc<Change>,
+    has_changed: bool,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
     delays: Vec<Duration>,
@@ -245,11 +244,12 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn detect(&self, state: State) -> Result<State, Error> {
-        let change = Arc::new(essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?);
+        let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
+        let has_changed = !change.diff.is_empty();
         let is_changing = !self.served.handlers.changing.is_empty();
         let finalizer = &self.served.storages.finalizer;
-        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, Arc::clone(&change)));
-        Ok(State { change, cause, ..state })
+        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, change));
+        Ok(State { has_changed, cause, ..state })
     }
 
     fn object(&self) -> Object {
@@ -304,8 +304,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
-        let is_reset = !state.change.diff.is_empty();
-        let demand = self.world.update_background(&self.object(), self.event_kind, is_reset).await?;
+        let demand = self.world.update_background(&self.object(), self.event_kind, state.has_changed).await?;
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
