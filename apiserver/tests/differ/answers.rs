@@ -8,12 +8,14 @@ use serde_json::Value;
 use super::case::directory;
 use super::normal::sort_causes;
 
-/// Returns the answers of a topic, by the names of the cases.
-pub(crate) fn read(topic: &str) -> BTreeMap<String, Vec<Value>> {
+/// The answers to the steps of cases, by the names of the cases.
+pub(crate) type Answers = BTreeMap<String, Vec<Value>>;
+
+/// Returns the answers of a topic.
+pub(crate) fn read(topic: &str) -> Answers {
     let path = path(topic);
-    let Ok(text) = std::fs::read_to_string(&path) else { return BTreeMap::new() };
-    let mut answers: BTreeMap<String, Vec<Value>> =
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let Ok(text) = std::fs::read_to_string(&path) else { return Answers::new() };
+    let mut answers: Answers = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     answers.values_mut().flatten().for_each(sort_causes);
     answers
 }

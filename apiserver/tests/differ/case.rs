@@ -180,6 +180,12 @@ pub(crate) fn all() -> BTreeMap<String, Vec<Case>> {
     found
 }
 
+/// Returns the condition of `KOPFD_DIFFER`: texts separated by `|`, one of which must be part of "topic: name". Without it, all cases are chosen.
+pub(crate) fn chosen() -> impl Fn(&Case) -> bool {
+    let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
+    move |case| chosen.split('|').any(|text| format!("{}: {}", case.topic, case.name).contains(text))
+}
+
 /// Returns the definitions of `kinds.yaml`, by name, with a given group.
 pub(crate) fn definitions(group: &str) -> BTreeMap<String, Value> {
     let text = std::fs::read_to_string(directory().join("kinds.yaml")).expect("the kinds of the cases");

@@ -4,7 +4,7 @@ mod compare;
 mod differences;
 
 use crate::differ::answers;
-use crate::differ::case::{self, Case};
+use crate::differ::case;
 use crate::differ::embedded::Embedded;
 use crate::differ::run::run;
 use compare::{Verdicts, compare};
@@ -28,12 +28,11 @@ fn every_difference_names_its_case_and_its_step() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_are_those_of_a_real_server() {
-    let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
+    let is_chosen = case::chosen();
     let mut verdicts = Verdicts::default();
     for (topic, cases) in case::all() {
         let recorded = answers::read(&topic);
-        let is_chosen = |case: &&Case| chosen.split('|').any(|words| format!("{topic}: {}", case.name).contains(words));
-        for case in cases.iter().filter(is_chosen) {
+        for case in cases.iter().filter(|case| is_chosen(case)) {
             let ours = run(&Embedded::new(), case).await;
             match recorded.get(&case.name) {
                 Some(real) => compare(&mut verdicts, case, real, &ours),

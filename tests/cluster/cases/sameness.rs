@@ -12,7 +12,7 @@ use http::{Request, Response};
 use serde_json::Value;
 
 use super::cases;
-use crate::differ::answers;
+use crate::differ::answers::{self, Answers};
 use crate::differ::case::{self, Case as Differential};
 use crate::differ::run::{RequestUser, Server, run};
 use crate::harness::{Case, Cluster, Controllers, TestContext};
@@ -48,33 +48,32 @@ fn the_real_server_answers_as_recorded(context: &TestContext<'_>) {
     let real = &real;
     let (_, runtime) = cluster.client().parts();
     let topics = case::all();
-    let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
-    let is_chosen = |case: &&Differential| chosen.split('|').any(|words| format!("{}: {}", case.topic, case.name).contains(words));
-    let cases = topics.values().flatten().filter(is_chosen);
-    let cases: Vec<&Differential> = cases.collect();
+    let recorded: BTreeMap<&str, Answers> = topics.keys().map(|topic| (topic.as_str(), answers::read(topic))).collect();
+    let is_chosen = case::chosen();
+    let cases: Vec<&Differential> = topics.values().flatten().filter(|case| is_chosen(case)).collect();
     let mut answers: Vec<(&Differential, Vec<Value>)> = runtime.block_on(
         futures::stream::iter(cases).map(|case| async move { (case, run(real, case).await) }).buffer_unordered(AT_ONCE).collect(),
     );
     if std::env::var_os("KOPFD_RECORD").is_none() {
         for (case, found) in &mut answers {
-            repeat(case, found, |again| runtime.block_on(run(real, again)));
+            let recorded = recorded[case.topic.as_str()].get(&case.name);
+            repeat(case, recorded, found, |again| runtime.block_on(run(real, again)));
         }
     }
-    let mut by_topic: BTreeMap<&str, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+    let mut by_topic: BTreeMap<&str, Answers> = BTreeMap::new();
     for (case, answers) in &answers {
         by_topic.entry(&case.topic).or_default().insert(case.name.clone(), answers.clone());
     }
     if std::env::var_os("KOPFD_RECORD").is_some() {
         for (topic, answers) in &by_topic {
-            write(topic, answers);
+            write(topic, &recorded[topic], answers);
         }
         return;
     }
     let mut report = String::new();
     for (topic, answers) in &by_topic {
-        let recorded = answers::read(topic);
         for (name, steps) in answers {
-            describe_difference(&mut report, &format!("{topic}: {name}"), recorded.get(name), steps);
+            describe_difference(&mut report, &format!("{topic}: {name}"), recorded[topic].get(name), steps);
         }
     }
     assert!(report.is_empty(), "\nThe real server answers in another way than was recorded:\n{report}");
@@ -98,10 +97,9 @@ fn describe_difference(report: &mut String, name: &str, recorded: Option<&Vec<Va
 
 /// Repeats a case while its answers differ from the recorded ones: a busy real server may be too late for a watch of one second, or not
 /// ready for a kind that it already serves.
-fn repeat(case: &Differential, found: &mut Vec<Value>, run: impl Fn(&Differential) -> Vec<Value>) {
-    let recorded = answers::read(&case.topic);
+fn repeat(case: &Differential, recorded: Option<&Vec<Value>>, found: &mut Vec<Value>, run: impl Fn(&Differential) -> Vec<Value>) {
     for number in 1..=REPETITIONS {
-        if recorded.get(&case.name).is_none_or(|recorded| recorded == found) {
+        if recorded.is_none_or(|recorded| recorded == found) {
             return;
         }
         // Its objects may still be terminating.
@@ -110,8 +108,8 @@ fn repeat(case: &Differential, found: &mut Vec<Value>, run: impl Fn(&Differentia
 }
 
 /// Writes the answers of a topic: one line for each step. Answers of other cases are kept.
-fn write(topic: &str, played: &BTreeMap<String, Vec<Value>>) {
-    let mut answers = answers::read(topic);
+fn write(topic: &str, recorded: &Answers, played: &Answers) {
+    let mut answers = recorded.clone();
     answers.extend(played.clone());
     let mut text = String::from("{\n");
     for (number, (case, steps)) in answers.iter().enumerate() {
