@@ -97,11 +97,7 @@ fn case() -> impl Strategy<Value = (Value, Vec<(f64, ExternalEvent)>, bool)> {
 
 /// Runs a case: every operator run ends with a crash or a restart, except the last one, during which nothing else happens.
 async fn run(input: &Value, external_events: Vec<(f64, ExternalEvent)>, is_deleted: bool) -> Scene {
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
-    let mut scene = Scene::of(input, object).expect("the handlers make sense");
+    let mut scene = Scene::example(input);
     let mut external_events = external_events.into_iter().peekable();
     let mut changes = 0;
     while external_events.peek().is_some() {

@@ -102,13 +102,9 @@ pub(crate) fn check_repetitions(entries: &[Entry]) -> Result<(), TestCaseError> 
 fn entries_of(at_start: impl Fn(&Scene), later: impl Fn(&Scene)) -> Vec<Entry> {
     let handlers = ["create", "update", "resume"].map(|on| [0, 1].map(|index| json!({"on": on, "id": format!("{on}{index}")})));
     let input = json!({"handlers": handlers.concat(), "event_latency": 0.3});
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
     let pause = || tokio::time::sleep(Duration::from_secs(10));
     in_virtual_time(async {
-        let mut scene = Scene::of(&input, object).expect("the handlers do not contradict each other");
+        let mut scene = Scene::example(&input);
         at_start(&scene);
         for life in 1..3 {
             scene.restart();

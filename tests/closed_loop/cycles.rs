@@ -12,18 +12,10 @@ use crate::world::{Scene, in_virtual_time};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn scene(input: &Value) -> Scene {
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
-    Scene::of(input, object).expect("the handlers do not contradict each other")
-}
-
 /// Plays a case to its end.
 fn played(input: &Value) -> Scene {
     in_virtual_time(async {
-        let scene = scene(input);
+        let scene = Scene::example(input);
         scene.run(input).await;
         scene
     })
@@ -57,7 +49,9 @@ fn counted(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
 fn events_of_own_patches_at_the_end_of_a_cause_are_not_read_unless_states_are_followed() {
     let reads = |ignores_states| {
         READS.set(0);
-        let scene = scene(&json!({"handlers": [{"on": "create", "id": "a", "script": [{}]}, {"on": "update", "id": "b", "script": [{}]}]}));
+        let scene = Scene::example(
+            &json!({"handlers": [{"on": "create", "id": "a", "script": [{}]}, {"on": "update", "id": "b", "script": [{}]}]}),
+        );
         scene.world.ignores_states.store(ignores_states, Ordering::Relaxed);
         let handle = async {
             while !scene.mailbox.sleep(MINUTE).await {

@@ -18,11 +18,7 @@ use crate::world::{Scene, in_virtual_time};
 
 /// A scene with one handler.
 fn scene(handler: Value) -> Scene {
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
-    Scene::of(&json!({ "handlers": [handler] }), object).expect("the handler makes sense")
+    Scene::example(&json!({ "handlers": [handler] }))
 }
 
 fn kind(scene: &Scene) -> Kind<ScriptedWorld> {

@@ -199,11 +199,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         {"on": "update", "id": "updated", "script": [{"return": {"done": true}}]},
         {"on": "delete", "id": "deleted", "script": [{}]},
     ]});
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
-    let scene = Scene::of(&input, object).expect("the handlers make sense");
+    let scene = Scene::example(&input);
     CALLS.set(0);
     RAISED.set(0);
     PANICS.set(panics);
@@ -299,12 +295,8 @@ fn a_cancelled_call_is_repeated_if_the_operator_continues() {
 
 #[test]
 fn a_call_that_is_cancelled_at_the_end_of_the_operator_is_no_defect() {
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
     let input = json!({"handlers": [{"on": "create", "id": "created", "script": [{"takes": 2.5}]}]});
-    let scene = Scene::of(&input, object).expect("the handler makes sense");
+    let scene = Scene::example(&input);
     PANICS.set(Panics::Cancelled);
     let kind = Kind::new(
         Arc::new(Panicking::new(&scene.world)),
@@ -338,12 +330,8 @@ fn endless_delays_and_limits_are_no_overflow() {
     ], "settings": {"queueing.idle_timeout": 1e300, "queueing.error_delays": [1e300], "persistence.consistency_timeout": 1e300,
         "execution.default_backoff": 1e300}, "fail_requests": [{"nth": 4, "status": 500}], "until": 100_000,
         "actions": [{"at": 50, "merge": {"spec": {"x": 1}}}, {"at": 60, "delete": true}]});
-    let object = json!({
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-        "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
-    });
     let scene = in_virtual_time(async {
-        let scene = Scene::of(&input, object).expect("the handlers make sense");
+        let scene = Scene::example(&input);
         scene.run(&input).await;
         scene
     });

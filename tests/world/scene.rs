@@ -30,6 +30,15 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// Returns the scene of a case with the usual object, starting now.
+    pub(crate) fn example(input: &Value) -> Self {
+        let object = json!({
+            "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+            "metadata": {"name": "o", "namespace": "ns", "uid": "u1", "resourceVersion": "1"}, "spec": {"x": 0},
+        });
+        Self::of(input, object).expect("the handlers do not contradict each other")
+    }
+
     /// Returns the scene of a case with this object, starting now.
     pub(crate) fn of(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
