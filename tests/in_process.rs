@@ -4,10 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kopfd::apiserver::server::socket::Service;
-use kopfd::apiserver::{ApiServer, Settings, bootstrap};
-use kopfd::cluster::in_process::InProcess;
-use kopfd::cluster::{Client, Networking, ObjectClient, Request, ResourceResolver, Watching};
+use kopfd::apiserver::{ApiServer, bootstrap};
+use kopfd::cluster::{Networking, ObjectClient, Request, ResourceResolver};
 use kopfd::handling::{Handler, On, Verdict};
 use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -17,22 +15,19 @@ use kopfd::reactor::script_api::ScriptApi;
 use kopfd::reactor::{Environment as _, LiveEffects, Scripts as _};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
-use kopfd::telemetry;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::world::api_server::{api_server, client, spawn_controllers};
 use super::world::in_virtual_time;
+use super::world::log::collect_messages;
 
 #[tokio::test(start_paused = true)]
 async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+    let api = api_server(&clock);
     let stop = Stop::new();
     let mut tasks = Tasks::default();
-    tasks.spawn("controllers", {
-        let (api, stop) = (api.clone(), stop.clone());
-        async move { api.run_controllers(stop).await }
-    });
+    spawn_controllers(&api, &mut tasks, &stop);
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}});
     bootstrap::apply(&api, vec![owner]).await.unwrap();
     let configmaps = kopfd::apiserver::storage::resource::Resource { group: String::new(), plural: "configmaps".into() };
@@ -42,8 +37,7 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
     let child = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child", "ownerReferences": reference}});
     bootstrap::apply(&api, vec![child]).await.unwrap();
 
-    let login = Box::new(InProcess::new(Service::new(api.clone())));
-    let client = Client::with_login(login, Networking::default(), Watching::default(), clock).await.unwrap();
+    let client = client(&api, Networking::default(), &clock).await;
     client.request(&Request::new(http::Method::DELETE, "/api/v1/namespaces/default/configmaps/owner")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(api.read(&configmaps, &key("owner")).is_none() && api.read(&configmaps, &key("child")).is_none());
@@ -54,20 +48,17 @@ async fn a_client_in_the_same_process_needs_no_socket_and_no_real_time() {
 #[tokio::test(start_paused = true)]
 async fn what_scripts_write_is_told_by_the_whole_object() {
     let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-    let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
-    let login = Box::new(InProcess::new(Service::new(api)));
-    let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+    let api = api_server(&clock);
+    let client = client(&api, Networking::default(), &clock).await;
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = Arc::new(ChangeLog::new("kopf.zalando.org"));
     let scripts = ScriptApi::new(ObjectClient::new(client, "demo"), kinds).logged_by(Some(log));
     let resource = scripts.resolve(Selector::parse("apps/v1/deployments").unwrap()).await.unwrap();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ear = Arc::clone(&heard);
-    let _guard = telemetry::listen(tracing::Level::INFO, clock, move |line| ear.lock().push(line.message));
+    let (messages, _guard) = collect_messages(tracing::Level::INFO);
     let told = async |operation| {
         let request = ApiRequest { resource: Arc::clone(&resource), namespace: Some("default".to_owned()), operation };
         scripts.send(request).await.unwrap();
-        std::mem::take(&mut *heard.lock())
+        std::mem::take(&mut *messages.lock())
     };
     let name = || "web".to_owned();
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -96,8 +87,7 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
 
 /// Returns the effects of an operator with these bindings.
 async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> LiveEffects {
-    let login = Box::new(InProcess::new(Service::new(api.clone())));
-    let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
+    let client = client(api, Networking::default(), clock).await;
     let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
     let scripts = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
     LiveEffects::new(host, scripts, client, clock.clone())
@@ -107,7 +97,7 @@ async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> Live
 fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
     in_virtual_time(async {
         let clock = Clock::system();
-        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let api = api_server(&clock);
         let text = "memo.calls = (memo.calls ?? 0) + 1; return memo.calls;";
         let counting = Binding {
             id: "count".into(),
@@ -147,7 +137,7 @@ fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
 fn chance_depends_on_the_seed_alone_if_there_is_one() {
     in_virtual_time(async {
         let clock = Clock::system();
-        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let api = api_server(&clock);
         let draws = async |seed| {
             let effects = effects(&api, &clock, Vec::new()).await.with_seed(seed);
             (0..100).map(|_| effects.chance(3)).collect::<Vec<_>>()

@@ -7,10 +7,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::Method;
 use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
-use kopfd::apiserver::server::socket::Service;
-use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
-use kopfd::cluster::in_process::InProcess;
-use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, Watching, apply};
+use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
+use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, apply};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
@@ -21,12 +19,13 @@ use kopfd::reactor::{
     ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scope, Scripts, WorkerSettings,
 };
 use kopfd::script::{Call, Evaluation, Returned, Subject};
-use kopfd::telemetry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::world::api_server::{api_server, client, spawn_controllers};
 use super::world::in_virtual_time;
+use super::world::log::collect_messages;
 
 /// Handlers that take some time and note what they are called for.
 struct World {
@@ -124,18 +123,14 @@ impl Cluster {
     /// Returns a cluster with these objects, and an observer of its things that has not begun.
     async fn with(objects: Vec<Value>, settled: Settled) -> (Self, Observer<World>) {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-        let api = ApiServer::new(Settings { seed: Some(1), ..Settings::default() }, clock.clone());
+        let api = api_server(&clock);
         let stop = Stop::new();
         let mut tasks = Tasks::default();
-        tasks.spawn("controllers", {
-            let (api, stop) = (api.clone(), stop.clone());
-            async move { api.run_controllers(stop).await }
-        });
+        spawn_controllers(&api, &mut tasks, &stop);
         bootstrap::apply(&api, objects).await.unwrap();
         // What fails is not repeated here: the observer has its own way to go on.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let login = Box::new(InProcess::new(Service::new(api.clone())));
-        let client = Client::with_login(login, networking, Watching::default(), clock.clone()).await.unwrap();
+        let client = client(&api, networking, &clock).await;
         let world = Arc::new(World {
             client: client.clone(),
             clock,
@@ -184,8 +179,7 @@ impl Cluster {
     }
 
     async fn create(&self, path: &str, name: &str) {
-        let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}});
-        self.send(Method::POST, path, thing).await;
+        self.send(Method::POST, path, thing(name)).await;
         pause().await;
     }
 
@@ -215,6 +209,10 @@ const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 /// Longer than anything takes that is not asked to, and than all looks at the kinds after a change.
 async fn pause() {
     tokio::time::sleep(Duration::from_secs(10)).await;
+}
+
+fn thing(name: &str) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}})
 }
 
 fn version(name: &str, is_stored: bool) -> Value {
@@ -269,12 +267,12 @@ fn panics_at_the_end_of_a_watch_are_reported_while_the_operator_runs() {
         let settled = Settled { is_broken: true, ..Settled::default() };
         let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
         cluster.create(THINGS, "a").await;
-        let (heard, _guard) = warnings();
-        let reports = || heard.lock().iter().filter(|line| *line == "A task has failed because of a defect of the engine.").count();
+        let (messages, _guard) = collect_messages(tracing::Level::WARN);
+        let reports = || messages.lock().iter().filter(|line| *line == "A task has failed because of a defect of the engine.").count();
         cluster.redefine(versions(false)).await;
-        assert_eq!(reports(), 1, "{:?}", heard.lock());
+        assert_eq!(reports(), 1, "{:?}", messages.lock());
         cluster.end().await;
-        assert_eq!(reports(), 1, "{:?}", heard.lock());
+        assert_eq!(reports(), 1, "{:?}", messages.lock());
     });
 }
 
@@ -308,8 +306,7 @@ fn handlers_of_a_kind_that_has_gone_get_as_long_as_at_the_exit() {
         in_virtual_time(async {
             let settled = Settled { takes: Duration::from_secs(takes), exit_timeout: Duration::from_secs(5), ..Settled::default() };
             let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
-            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
-            cluster.send(Method::POST, THINGS, thing).await;
+            cluster.send(Method::POST, THINGS, thing("a")).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             cluster.redefine(versions(false)).await;
             tokio::time::sleep(Duration::from_mins(5)).await;
@@ -329,8 +326,7 @@ fn running_handlers_are_waited_for_at_the_exit() {
         let stop = Stop::new();
         let act = async {
             pause().await;
-            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
-            cluster.send(Method::POST, THINGS, thing).await;
+            cluster.send(Method::POST, THINGS, thing("a")).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.request("the end");
             Instant::now()
@@ -350,8 +346,7 @@ fn an_operator_that_is_dropped_ends_its_handlers() {
         let (cluster, observer) = Cluster::with(vec![definition("Namespaced")], settled).await;
         let act = async {
             pause().await;
-            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}});
-            cluster.send(Method::POST, THINGS, thing).await;
+            cluster.send(Method::POST, THINGS, thing("a")).await;
             // The kinds are to be looked at again.
             cluster.send(Method::PATCH, DEFINITION, json!({"metadata": {"labels": {"a": "b"}}})).await;
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -392,20 +387,12 @@ fn operators_of_namespaces_serve_those_that_match_and_cluster_scoped_kinds_only_
     assert_eq!(served("Cluster", "/apis/example.com/v1/things"), (none, vec!["early".to_owned()]));
 }
 
-/// Passes warnings on from now on, as long as the guard lives.
-fn warnings() -> (Arc<Mutex<Vec<String>>>, impl Drop) {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ear = Arc::clone(&heard);
-    let guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
-    (heard, guard)
-}
-
 #[test]
 fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
     let looked = |group: Option<&'static str>, warning: &'static str, of_each_look: usize| {
         in_virtual_time(async move {
             let cluster = Cluster::serving(Vec::new(), Settled::default()).await;
-            let (heard, _guard) = warnings();
+            let (messages, _guard) = collect_messages(tracing::Level::WARN);
             let code =
                 Action::Status { code: 503, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
             let matching = Match { group: group.map(str::to_owned), ..Match::default() };
@@ -413,9 +400,9 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
             cluster.send(Method::POST, DEFINITIONS, definition("Namespaced")).await;
             pause().await;
             assert!(!cluster.monitor.is_quiet(), "a look is to come");
-            let failures = heard.lock().iter().filter(|line| line.contains(warning)).count();
+            let failures = messages.lock().iter().filter(|line| line.contains(warning)).count();
             // After a definition has changed there are three looks.
-            assert_eq!(failures, 3 * of_each_look, "{:?}", heard.lock());
+            assert_eq!(failures, 3 * of_each_look, "{:?}", messages.lock());
             cluster.api.remove_fault(fault);
             cluster.create(THINGS, "a").await;
             assert!(cluster.calls().is_empty(), "it is too early");
@@ -432,11 +419,11 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
 #[test]
 fn an_operator_of_namespaces_without_any_says_so() {
     in_virtual_time(async {
-        let (heard, _guard) = warnings();
+        let (messages, _guard) = collect_messages(tracing::Level::WARN);
         let serving = async |pattern| {
             let settled = Settled { scope: Scope::Namespaces(vec![Pattern::of_globs(pattern)]), ..Settled::default() };
             Cluster::serving(vec![definition("Namespaced")], settled).await.end().await;
-            std::mem::take(&mut *heard.lock())
+            std::mem::take(&mut *messages.lock())
         };
         assert_eq!(serving("demo-*").await, ["No namespace matches the patterns. Nothing is served until one appears."]);
         assert!(serving("def*").await.is_empty());

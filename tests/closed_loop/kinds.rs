@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::cluster::{Error, PartialMetadata, Seen, Sink as _};
-use kopfd::kit::{Clock, Stop};
+use kopfd::kit::Stop;
 use kopfd::object::EventKind;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, WorkerSettings};
-use kopfd::telemetry;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::world::log::collect_messages;
 use crate::world::scripted::ScriptedWorld;
 use crate::world::{Scene, in_virtual_time};
 
@@ -22,7 +21,11 @@ fn scene(handler: Value) -> Scene {
 }
 
 fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
-    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"))
+    limited_kind(scene, None)
+}
+
+fn limited_kind(scene: &Scene, worker_limit: Option<usize>) -> Kind<ScriptedWorld> {
+    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), worker_limit, Arc::from("test"))
 }
 
 /// Passes the present state of the object to a watch.
@@ -127,11 +130,9 @@ fn a_watch_is_waited_for_until_its_first_list_or_its_end() {
 #[test]
 fn a_watch_in_trouble_says_so_for_debugging() {
     let scene = scene(json!({"on": "create", "id": "a"}));
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let ear = Arc::clone(&heard);
-    let _guard = telemetry::listen(tracing::Level::DEBUG, Clock::system(), move |line| ear.lock().push(line.message));
+    let (messages, _guard) = collect_messages(tracing::Level::DEBUG);
     KindSink::new(Arc::new(kind(&scene))).request_failed(&Error::of_answer(500, None, b""));
-    assert!(heard.lock().iter().any(|line| line.contains("A watch is in trouble.")), "{:?}", heard.lock());
+    assert!(messages.lock().iter().any(|line| line.contains("A watch is in trouble.")), "{:?}", messages.lock());
 }
 
 #[test]
@@ -155,8 +156,7 @@ fn workers_that_sleep_until_a_retry_do_not_hold_up_the_end() {
 /// held up.
 fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Duration) {
     let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
-    let (world, served) = (Arc::clone(&scene.world), Arc::clone(&scene.served));
-    let kind = Arc::new(Kind::new(world, served, Arc::new(WorkerSettings::default()), worker_limit, Arc::from("test")));
+    let kind = Arc::new(limited_kind(&scene, worker_limit));
     in_virtual_time(async {
         let mut sink = KindSink::new(Arc::clone(&kind));
         let began = Instant::now();

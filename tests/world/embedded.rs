@@ -7,17 +7,16 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use kopfd::apiserver::faults::{Action, Match, Rule};
-use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::storage::resource::{Key, Resource};
 use kopfd::apiserver::storage::store::Limits;
 use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
-use kopfd::cluster::in_process::InProcess;
-use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watcher};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::EventKind;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::api_server::client;
 use super::declare;
 
 /// The deletion timestamp of a blocked object in the vectors.
@@ -40,7 +39,7 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Returns a server with the kind of a case, without its object.
-    pub(crate) async fn of(input: &Value, object: Value, clock: Clock) -> Self {
+    pub(crate) async fn of(input: &Value, object: Value, clock: &Clock) -> Self {
         // The whole history is kept to count versions.
         let limits = Limits { changes: usize::MAX, age: SignedDuration::MAX, bytes: usize::MAX };
         let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
@@ -49,10 +48,9 @@ impl Embedded {
         let objects =
             vec![definition(&input["subresources"]), json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
         bootstrap::apply(&api, objects).await.expect("the server takes the definition");
-        let login = Box::new(InProcess::new(Service::new(api.clone())));
         // Kopf's client was recorded without retries.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let client = Client::with_login(login, networking, Watching::default(), clock).await.expect("no credentials are needed");
+        let client = client(&api, networking, clock).await;
         for rule in faults(input) {
             api.add_fault(rule);
         }

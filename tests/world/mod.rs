@@ -1,11 +1,13 @@
 //! One object's world for tests: a scripted API server with one object, scripted handlers, and the reactor's own code between them,
-//! all in virtual time.
+//! all in virtual time; and the embedded API server with the engine's client.
 
+pub(crate) mod api_server;
 pub(crate) mod callbacks;
 pub(crate) mod daemons;
 pub(crate) mod declare;
 pub(crate) mod embedded;
 pub(crate) mod host;
+pub(crate) mod log;
 pub(crate) mod scene;
 pub(crate) mod scripted;
 pub(crate) mod server;

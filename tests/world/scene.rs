@@ -49,7 +49,7 @@ impl Scene {
     /// Returns the scene of a case on the embedded server.
     pub(crate) async fn embedded(input: &Value, object: Value) -> Result<Self, Contradiction> {
         let timeline = Arc::new(Timeline::starting_at(input["now"].as_str().unwrap_or(BEGINNING)));
-        let embedded = Embedded::of(input, object.clone(), timeline.clock.clone()).await;
+        let embedded = Embedded::of(input, object.clone(), &timeline.clock).await;
         let server = Server::of(input, object.clone(), Arc::clone(&timeline)).embedded_in(embedded);
         Self::with(input, &object, server, timeline)
     }
