@@ -57,3 +57,12 @@ pub fn listen(level: Level, clock: Clock, callback: impl Fn(Line) + Send + Sync 
     let targets = Targets::new().with_default(LevelFilter::OFF).with_target("kopfd", level);
     tracing_subscriber::registry().with(layer::Callback::new(callback, clock).with_filter(targets)).set_default()
 }
+
+/// Collects the messages logged by this thread, of the given level and above, until the guard is dropped.
+#[cfg(test)]
+pub(crate) fn collect_messages(level: Level) -> (Arc<parking_lot::Mutex<Vec<String>>>, DefaultGuard) {
+    let messages = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let collected = Arc::clone(&messages);
+    let guard = listen(level, Clock::system(), move |line| collected.lock().push(line.message));
+    (messages, guard)
+}

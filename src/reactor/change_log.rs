@@ -287,20 +287,15 @@ fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::Clock;
     use crate::telemetry;
     use serde_json::json;
-    use std::sync::Arc;
     use tracing::Level;
 
     /// Returns the lines logged by a function.
     fn reported(act: impl FnOnce(&ChangeLog)) -> Vec<String> {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&heard);
-        let guard = telemetry::listen(Level::INFO, Clock::system(), move |line| ear.lock().push(line.message));
+        let (messages, _guard) = telemetry::collect_messages(Level::INFO);
         act(&ChangeLog::new("kopf.zalando.org"));
-        drop(guard);
-        heard.lock().clone()
+        std::mem::take(&mut *messages.lock())
     }
 
     fn body(version: &str, rest: Value) -> Body {

@@ -542,9 +542,7 @@ mod tests {
     use super::*;
     use crate::cluster::PartialMetadata;
     use crate::handling::On;
-    use crate::kit::Clock;
     use crate::telemetry;
-    use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     /// A sink, and what it passes on.
@@ -598,17 +596,15 @@ mod tests {
 
     #[test]
     fn missing_permissions_are_told_once_and_only_those_for_namespaces_change_what_is_served() {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let ear = Arc::clone(&heard);
-        let _guard = telemetry::listen(tracing::Level::WARN, Clock::system(), move |line| ear.lock().push(line.message));
+        let (messages, _guard) = telemetry::collect_messages(tracing::Level::WARN);
         let told = |subject| {
             let (mut sink, mut taken) = sink(subject);
             sink.request_failed(&cluster::Error::of_answer(500, None, b""));
-            assert!(taken().is_empty() && heard.lock().is_empty());
+            assert!(taken().is_empty() && messages.lock().is_empty());
             for _ in 0..2 {
                 sink.request_failed(&cluster::Error::of_answer(403, None, b""));
             }
-            (taken(), std::mem::take(&mut *heard.lock()))
+            (taken(), std::mem::take(&mut *messages.lock()))
         };
         let (passed_on, lines) = told(Subject::Kinds);
         assert!(passed_on.is_empty());
