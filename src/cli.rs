@@ -27,6 +27,7 @@ mod init;
 mod manifests;
 mod output;
 mod run;
+mod runtime;
 mod test;
 
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.

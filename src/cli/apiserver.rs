@@ -24,6 +24,7 @@ use crate::telemetry::{self, Verbosity};
 
 use super::exit_code::{FAILURE, SUCCESS};
 use super::output::{print_error, quoted};
+use super::runtime::start_server_threads;
 
 /// Runs the embedded API server until a signal arrives.
 #[derive(Debug, Args)]
@@ -92,13 +93,7 @@ pub(super) fn run(options: &Options) -> u8 {
     let clock = Clock::system();
     let logging = telemetry::Options { format: telemetry::Format::Full, verbosity: Verbosity::Normal, ..telemetry::Options::default() };
     telemetry::start(logging, clock.clone());
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("kopfd").build() {
-        Ok(runtime) => runtime,
-        Err(problem) => {
-            print_error(&format!("cannot start the threads of the server: {problem}"));
-            return FAILURE;
-        }
-    };
+    let Some(runtime) = start_server_threads() else { return FAILURE };
     match runtime.block_on(serve(options, clock)) {
         Ok(()) => SUCCESS,
         Err(problem) => {

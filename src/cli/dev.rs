@@ -36,6 +36,7 @@ use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
 use super::manifests::{Manifests, Target, load};
 use super::output::{counted, enumerated, print_error};
 use super::run::log_end;
+use super::runtime::start_engine_threads;
 use files::{Changed, Files};
 use objects::AppliedObjects;
 
@@ -110,15 +111,7 @@ pub(super) fn run(options: &Options) -> u8 {
         telemetry::Options { format: Format::ChangeLog, verbosity, has_colours, ..telemetry::Options::default() },
         clock.clone(),
     );
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    telemetry::batch_lines_of(&mut runtime);
-    let runtime = match runtime.enable_all().thread_name("kopfd").build() {
-        Ok(runtime) => runtime,
-        Err(problem) => {
-            print_error(&format!("cannot start the threads of the engine: {problem}"));
-            return FAILURE;
-        }
-    };
+    let Some(runtime) = start_engine_threads(None) else { return FAILURE };
     runtime.block_on(serve(operators, options, paths, clock)).unwrap_or_else(|problem| {
         print_error(&problem);
         FAILURE

@@ -21,6 +21,7 @@ use crate::telemetry::{self, Verbosity};
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
 use super::manifests::{Manifests, Target, load};
 use super::output::print_error;
+use super::runtime::start_engine_threads;
 
 /// Time limit for the last tasks after the stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -148,15 +149,7 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    telemetry::batch_lines_of(&mut runtime);
-    let runtime = match runtime.worker_threads(engine_threads()).enable_all().thread_name("kopfd").build() {
-        Ok(runtime) => runtime,
-        Err(problem) => {
-            print_error(&format!("cannot start the threads of the engine: {problem}"));
-            return FAILURE;
-        }
-    };
+    let Some(runtime) = start_engine_threads(Some(engine_threads())) else { return FAILURE };
     let code = runtime.block_on(serve(operators, options, scope, clock));
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     code
