@@ -198,7 +198,7 @@ fn print_address(listening: &Listening, kubeconfig: &Path) {
     drop(stdout.flush());
 }
 
-/// Returns the objects of files and directories, and the errors of those that cannot be read.
+/// Returns the objects of files and directories, and an error for each unreadable file or directory.
 pub(super) fn read(paths: &[PathBuf]) -> (Vec<Value>, Vec<String>) {
     let (mut objects, mut problems) = (Vec::new(), Vec::new());
     for path in paths {

@@ -43,7 +43,7 @@ pub fn indexing<'a>(handlers: &'a IndexingHandlers, view: View<'_>, predicates: 
     matching(handlers.iter(), view, predicates)
 }
 
-/// Returns the daemons and timers that match an object, except those that ended on their own.
+/// Returns the daemons and timers that match an object, without handlers whose task ended on its own.
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.

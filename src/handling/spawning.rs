@@ -32,7 +32,7 @@ pub enum StopReason {
 /// The tasks of one object at an event.
 #[derive(Debug, Clone, Copy)]
 pub struct RunningTasks<'a> {
-    /// The ids of the running tasks, including those that were asked to stop.
+    /// The ids of the running tasks, including stopping tasks.
     pub running: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,

@@ -22,7 +22,7 @@ pub struct Updated {
     pub made: Vec<bool>,
 }
 
-/// Applies all fixes to a file. Overlapping fixes, and those that would lose comments, are skipped.
+/// Applies fixes to a file, except a fix that overlaps an earlier one or would delete a comment.
 pub fn update<'a>(source: &Source, fixes: impl IntoIterator<Item = &'a Fix>) -> Updated {
     let edits: Vec<Option<(Range<usize>, String)>> = fixes.into_iter().map(|fix| edit(source, fix)).collect();
     let mut made = vec![false; edits.len()];

@@ -57,8 +57,8 @@ impl Record {
 pub trait Writer: Send + Sync {
     /// Everything up to a revision is durable.
     fn committed(&self, revision: u64);
-    /// These writes, in order, and those that `rest` returns have failed. While they are undone, no other writes are allowed. Returns a
-    /// revision later than all of them that belongs to no write.
+    /// Undoes failed writes: `records` and the later records returned by `rest`, both in order. No other writes are allowed meanwhile.
+    /// Returns a revision that is later than the failed ones and belongs to no write.
     fn failed(&self, records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64;
 }
 

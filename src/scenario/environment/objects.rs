@@ -1,4 +1,4 @@
-//! The objects of an environment: those given by the scenario, those that ever existed, and those at the end.
+//! The objects of an environment: the initial objects of the scenario, all objects that ever existed, and the final objects.
 
 use crate::apiserver::{ApiServer, bootstrap};
 use crate::manifest::tree::SourceSpan;

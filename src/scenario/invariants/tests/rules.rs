@@ -341,7 +341,7 @@ async fn causes_without_a_change_are_found() {
     let engine = Engine::new();
     let body = engine.live().await;
     let other = Body::from(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": {"n": "other"}}));
-    // Somebody else stores another essence, and the old one again: no change was made.
+    // Another client stores another essence, and then the old one again. The object itself does not change.
     for essence in [engine.handled(&other), engine.handled(&body)] {
         engine.send(Method::PATCH, Value::Object(essence.merge)).await;
     }
