@@ -73,7 +73,11 @@ impl Engine {
     }
 
     fn finish(&self, body: &Body) {
-        self.invariants.returned(self.process, body, &Returned::new(Verdict::Returned(None), Patch::default()));
+        self.finish_with(body, &returned([]));
+    }
+
+    fn finish_with(&self, body: &Body, returned: &Returned) {
+        self.invariants.returned(self.process, body, returned);
     }
 
     /// Makes an attempt.
@@ -85,20 +89,23 @@ impl Engine {
 
     /// Makes an attempt of a handler whose sub-handler `s` completes.
     fn attempt_sub_handler(&self, body: &Body, id: &str, reason: Reason) {
-        let mut returned = Returned::new(Verdict::Returned(None), Patch::default());
-        returned.attempts = vec![Attempted { id: format!("{id}/s"), retry: 0, outcome: success() }];
         self.call(body, id, Some(reason), 0);
-        self.invariants.returned(self.process, body, &returned);
+        self.finish_with(body, &returned([(&format!("{id}/s"), 0, success())]));
     }
 
     /// Sends a patch of the engine, whose answer comes, or is lost.
     async fn apply(&self, patch: Patch, is_acknowledged: bool) {
         self.send(Method::PATCH, Value::Object(patch.merge)).await;
         let after = self.object();
-        let version = after.resource_version().and_then(|version| version.parse().ok());
-        let write = Write { process: self.process, object: &after, subresource: None, is_of_engine: true, version };
+        let write = self.write(&after, None, true);
         self.invariants.written(&write);
         self.invariants.answered(&write, is_acknowledged);
+    }
+
+    /// Returns the write that results in an object.
+    fn write<'a>(&self, object: &'a Body, subresource: Option<&'a str>, is_of_engine: bool) -> Write<'a> {
+        let version = object.resource_version().and_then(|version| version.parse().ok());
+        Write { process: self.process, object, subresource, is_of_engine, version }
     }
 
     /// Returns the patch with the record of attempts.
@@ -112,8 +119,7 @@ impl Engine {
 
     /// Returns the patch that removes the record of a handler.
     fn purged(id: &str) -> Patch {
-        let merge = json!({"metadata": {"annotations": {(format!("kopf.zalando.org/{id}")): null}}});
-        Patch { merge: merge.as_object().unwrap().clone(), ..Patch::default() }
+        merge(&json!({"metadata": {"annotations": {(format!("kopf.zalando.org/{id}")): null}}}))
     }
 
     /// Returns the patch that stores the essence of a state as handled, and purges what was stored meanwhile.
@@ -128,12 +134,17 @@ impl Engine {
         self.invariants.cycle_ended(self.process, body, error);
     }
 
+    /// Handles a change with one handler, which succeeds at once.
+    async fn handle(&self, body: &Body, reason: Reason, is_acknowledged: bool) {
+        self.attempt(body, "a", reason, 0, &success());
+        self.apply(self.handled(body), is_acknowledged).await;
+        self.end(body, None);
+    }
+
     /// Handles the creation with one handler.
     async fn live(&self) -> Body {
         let body = self.create().await;
-        self.attempt(&body, "a", Reason::Create, 0, &success());
-        self.apply(self.handled(&body), true).await;
-        self.end(&body, None);
+        self.handle(&body, Reason::Create, true).await;
         body
     }
 
@@ -149,6 +160,16 @@ impl Engine {
 fn handler(id: &str) -> Handler {
     let on = if id == "resumed" { On::Resume { deleted: false } } else { On::Field };
     Handler { selectors: vec![Selector::parse("v1/configmaps").unwrap()], ..Handler::simple(id, on) }
+}
+
+/// Returns the result of a call with these attempts of sub-handlers: the id, the number of earlier attempts, and the outcome of each.
+fn returned<const N: usize>(attempts: [(&str, u64, Outcome); N]) -> Returned {
+    let attempts = attempts.map(|(id, retry, outcome)| Attempted { id: id.to_owned(), retry, outcome });
+    Returned { attempts: attempts.to_vec(), ..Returned::new(Verdict::Returned(None), Patch::default()) }
+}
+
+fn merge(changes: &Value) -> Patch {
+    Patch { merge: changes.as_object().unwrap().clone(), ..Patch::default() }
 }
 
 fn success() -> Outcome {
@@ -180,9 +201,7 @@ async fn a_life_without_defects_is_counted() {
     engine.end(&body, None);
     engine.send(Method::PATCH, json!({"data": {"n": "1"}})).await;
     let body = engine.see();
-    engine.attempt(&body, "a", Reason::Update, 0, &success());
-    engine.apply(engine.handled(&body), true).await;
-    engine.end(&body, None);
+    engine.handle(&body, Reason::Update, true).await;
     let report = engine.verdict();
     assert_eq!(report.violations, NOTHING);
     assert_eq!(completions(&report), [("a", 2), ("b", 1)]);
@@ -211,20 +230,17 @@ async fn attempts_that_are_not_stored_are_found_unless_the_cycle_has_failed() {
 async fn sub_handlers_are_checked_as_handlers_are() {
     let engine = Engine::new();
     let body = engine.create().await;
-    let mut returned = Returned::new(Verdict::Returned(None), Patch::default());
-    let attempted = |id: &str, outcome| Attempted { id: id.to_owned(), retry: 0, outcome };
-    returned.attempts = vec![attempted("a/s", retry()), attempted("a/t", success())];
     engine.call(&body, "a", Some(Reason::Create), 0);
-    engine.invariants.returned(engine.process, &body, &returned);
+    engine.finish_with(&body, &returned([("a/s", 0, retry()), ("a/t", 0, success())]));
     engine.apply(engine.recorded("a/s", Reason::Create, &[retry()]), true).await;
     engine.apply(engine.recorded("a/t", Reason::Create, &[success()]), true).await;
     engine.end(&body, None);
     let body = engine.see();
-    returned.attempts = vec![attempted("a/t", success())];
+    let again = returned([("a/t", 0, success())]);
     engine.call(&body, "b", Some(Reason::Create), 0);
-    engine.invariants.returned(engine.process, &body, &Returned { is_cancelled: true, ..returned.clone() });
+    engine.finish_with(&body, &Returned { is_cancelled: true, ..again.clone() });
     engine.call(&body, "a", Some(Reason::Create), 0);
-    engine.invariants.returned(engine.process, &body, &returned);
+    engine.finish_with(&body, &again);
     assert_eq!(engine.violations()[0], "`a/t#0` was called for ConfigMap default/x, though its end is stored on the object");
 }
 
@@ -360,9 +376,7 @@ async fn records_that_are_purged_before_the_end_of_their_cause_are_found() {
         engine.apply(Engine::purged("a"), true).await;
         engine.end(&body, None);
         let body = engine.see();
-        engine.attempt(&body, "a", Reason::Create, 0, &success());
-        engine.apply(engine.handled(&body), true).await;
-        engine.end(&body, None);
+        engine.handle(&body, Reason::Create, true).await;
         engine.violations()
     };
     assert_eq!(purged(Reason::Create).await[0], "the record of `a` for ConfigMap default/x was purged before its cause had ended");
@@ -393,9 +407,7 @@ async fn what_a_restart_repeats_is_allowed() {
     engine.attempt(&body, "a", Reason::Create, 0, &success());
     engine.restart();
     let body = engine.see();
-    engine.attempt(&body, "a", Reason::Create, 0, &success());
-    engine.apply(engine.handled(&body), true).await;
-    engine.end(&body, None);
+    engine.handle(&body, Reason::Create, true).await;
     let report = engine.verdict();
     assert_eq!((report.violations.as_slice(), completions(&report)), (&[][..], vec![("a", 1)]));
 }
@@ -412,9 +424,7 @@ async fn the_end_of_a_deletion_comes_with_the_finalizer() {
     // The removal meets a conflict, and the engine sends it in the next cycle.
     engine.end(&body, None);
     let body = engine.see();
-    engine
-        .apply(Patch { merge: json!({"metadata": {"finalizers": ["other.dev/x"]}}).as_object().unwrap().clone(), ..Patch::default() }, true)
-        .await;
+    engine.apply(merge(&json!({"metadata": {"finalizers": ["other.dev/x"]}})), true).await;
     engine.end(&body, None);
     let report = engine.verdict();
     assert_eq!((report.violations.as_slice(), completions(&report)), (&[][..], vec![("a", 1), ("b", 1)]));
@@ -434,19 +444,13 @@ async fn deletion_handlers_are_not_called_again_while_their_end_is_kept_in_memor
     assert_eq!(engine.violations()[0], "`b#0` was called for ConfigMap default/x, though it has already completed in this run");
 }
 
-/// Reports that an object or its status was written.
-fn write(engine: &Engine, body: &Body, subresource: Option<&str>, is_of_engine: bool) {
-    let version = body.resource_version().and_then(|version| version.parse().ok());
-    engine.invariants.written(&Write { process: engine.process, object: body, subresource, is_of_engine, version });
-}
-
 #[tokio::test(start_paused = true)]
 async fn statuses_are_lost_if_the_second_of_two_requests_does_not_follow() {
     let is_lost = async |subresources: &[Option<&str>], is_of_engine, end: fn(&mut Engine, &Body)| {
         let mut engine = Engine::new();
         let body = engine.create().await;
         for subresource in subresources {
-            write(&engine, &body, *subresource, is_of_engine);
+            engine.invariants.written(&engine.write(&body, *subresource, is_of_engine));
         }
         end(&mut engine, &body);
         engine.restart();
@@ -495,10 +499,8 @@ async fn records_that_do_not_show_the_attempt_do_not_store_it() {
         let engine = Engine::new();
         let body = engine.create().await;
         engine.attempt(&body, "a", Reason::Create, retries, &outcome);
-        let mut returned = Returned::new(Verdict::Returned(None), Patch::default());
-        returned.attempts = vec![Attempted { id: "a/s".to_owned(), retry: retries, outcome }];
         engine.call(&body, "b", Some(Reason::Create), 0);
-        engine.invariants.returned(engine.process, &body, &returned);
+        engine.finish_with(&body, &returned([("a/s", retries, outcome)]));
         engine.apply(engine.recorded("a", Reason::Create, stored), true).await;
         engine.apply(engine.recorded("a/s", Reason::Create, stored), true).await;
         engine.end(&body, None);
@@ -557,13 +559,9 @@ async fn calls_for_a_change_that_was_handled_before_the_cycle_are_found() {
 async fn what_the_engine_cannot_know_to_be_stored_may_be_repeated() {
     let engine = Engine::new();
     let before = engine.create().await;
-    engine.attempt(&before, "a", Reason::Create, 0, &success());
-    engine.apply(engine.handled(&before), false).await;
-    engine.end(&before, None);
+    engine.handle(&before, Reason::Create, false).await;
     engine.invariants.object_seen(engine.process, &before);
-    engine.attempt(&before, "a", Reason::Create, 0, &success());
-    engine.apply(engine.handled(&before), true).await;
-    engine.end(&before, None);
+    engine.handle(&before, Reason::Create, true).await;
     let report = engine.verdict();
     assert_eq!((report.violations.as_slice(), completions(&report)), (&[][..], vec![("a", 1)]));
 }
@@ -572,12 +570,9 @@ async fn what_the_engine_cannot_know_to_be_stored_may_be_repeated() {
 async fn sub_handlers_may_be_repeated_where_handlers_may() {
     let engine = Engine::new();
     let before = engine.create().await;
-    let mut returned = Returned::new(Verdict::Returned(None), Patch::default());
-    returned.attempts = vec![Attempted { id: "a/s".to_owned(), retry: 0, outcome: success() }];
     for is_acknowledged in [false, true] {
         engine.invariants.object_seen(engine.process, &before);
-        engine.call(&before, "a", Some(Reason::Create), 0);
-        engine.invariants.returned(engine.process, &before, &returned);
+        engine.attempt_sub_handler(&before, "a", Reason::Create);
         engine.apply(engine.recorded("a/s", Reason::Create, &[success()]), is_acknowledged).await;
         engine.end(&before, None);
     }
@@ -681,9 +676,7 @@ async fn causes_may_be_handled_once_more_for_each_repetition() {
     let engine = Engine::new();
     let before = engine.create().await;
     let handle = async |is_acknowledged| {
-        engine.attempt(&before, "a", Reason::Create, 0, &success());
-        engine.apply(engine.handled(&before), is_acknowledged).await;
-        engine.end(&before, None);
+        engine.handle(&before, Reason::Create, is_acknowledged).await;
         // Another client removes the stored essence, so that storing it again counts as another cause.
         engine.send(Method::PATCH, json!({"metadata": {"annotations": null}})).await;
     };
