@@ -29,6 +29,7 @@ use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, EventStream, Scope};
+use crate::script::Threads;
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
@@ -36,7 +37,7 @@ use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
 use super::manifests::{Manifests, Target, load};
 use super::output::{counted, enumerated, print_error};
 use super::run::log_end;
-use super::runtime::start_engine_threads;
+use super::runtime::start_development_threads;
 use files::{Changed, Files};
 use objects::AppliedObjects;
 
@@ -111,7 +112,7 @@ pub(super) fn run(options: &Options) -> u8 {
         telemetry::Options { format: Format::ChangeLog, verbosity, has_colours, ..telemetry::Options::default() },
         clock.clone(),
     );
-    let Some(runtime) = start_engine_threads(None) else { return FAILURE };
+    let Some(runtime) = start_development_threads() else { return FAILURE };
     runtime.block_on(serve(operators, options, paths, clock)).unwrap_or_else(|problem| {
         print_error(&problem);
         FAILURE
@@ -132,6 +133,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         monitor: Some(monitor),
         events: EventStream::default(),
         has_change_log: true,
+        script_threads: Threads::default(),
         seed: None,
     };
     let ended = match Revision::start(operators, options, &shared).await {

@@ -15,19 +15,16 @@ use crate::object::namespace::Pattern;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{EventStream, Scope};
-use crate::script::Problem;
+use crate::script::{Problem, Threads};
 use crate::telemetry::{self, Verbosity};
 
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
 use super::manifests::{Manifests, Target, load};
 use super::output::print_error;
-use super::runtime::start_engine_threads;
+use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Limit of engine threads: API servers cannot deliver more events than these handle.
-const MAX_ENGINE_THREADS: usize = 4;
 
 /// Options of the command.
 #[derive(Debug, Args)]
@@ -149,26 +146,19 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
-    let Some(runtime) = start_engine_threads(Some(engine_threads())) else { return FAILURE };
-    let code = runtime.block_on(serve(operators, options, scope, clock));
-    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    code
+    let Some(runtime) = EngineRuntime::start() else { return FAILURE };
+    let script_threads = runtime.script_threads();
+    runtime.run(serve(operators, options, scope, clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
-/// Half of the processors run the engine, the others the scripts. One thread takes in 70,000 events per second; the
-/// threads beyond that mostly wake each other.
-fn engine_threads() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors / 2).clamp(1, MAX_ENGINE_THREADS)
-}
-
-async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock) -> u8 {
+async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock, script_threads: Threads) -> u8 {
     let stop = Stop::new();
     let exit_timeout = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeout));
     let precedence = Precedence::of(&operators);
-    let shared = Shared { precedence, clock, scope, monitor: None, events: EventStream::default(), has_change_log: false, seed: None };
+    let events = EventStream::default();
+    let shared = Shared { precedence, clock, scope, monitor: None, events, has_change_log: false, script_threads, seed: None };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
     for operator in operators {

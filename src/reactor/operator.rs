@@ -33,7 +33,9 @@ pub struct Shared {
     pub events: EventStream,
     /// Whether changes of objects are logged.
     pub has_change_log: bool,
-    /// The seed of randomness, in simulations. There, scripts run on the current thread, which must be running a `LocalSet`.
+    /// The threads of the scripts of each operator.
+    pub script_threads: Threads,
+    /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
 }
 
@@ -67,9 +69,13 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
-    let usual = host::Options::default();
-    let threads = shared.seed.map_or(usual.threads, |_| Threads::Current);
-    let options = host::Options { clock: shared.clock.clone(), api: Some(Arc::new(api)), seed: shared.seed, threads, ..usual };
+    let options = host::Options {
+        threads: shared.script_threads,
+        clock: shared.clock.clone(),
+        seed: shared.seed,
+        api: Some(Arc::new(api)),
+        ..host::Options::default()
+    };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
     let events = event_stream(shared.monitor.clone(), shared.events, log);

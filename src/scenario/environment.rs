@@ -23,6 +23,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, EventStream, Scope};
+use crate::script::Threads;
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
@@ -172,6 +173,7 @@ impl Environment {
             monitor: None,
             events: EventStream::default(),
             has_change_log: false,
+            script_threads: Threads::Current,
             seed: Some(self.seed),
         };
         let stop = Stop::new();

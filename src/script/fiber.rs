@@ -218,20 +218,6 @@ fn yielder<'a>(suspender: *const Suspender) -> &'a Suspender {
     unsafe { &*suspender }
 }
 
-/// Lets other tasks of the thread run first.
-pub(super) async fn yield_now() {
-    let mut is_over = false;
-    std::future::poll_fn(|context| {
-        if is_over {
-            return Poll::Ready(());
-        }
-        is_over = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -263,7 +249,7 @@ mod tests {
         assert!(fiber(|| panic!("before")).await.is_err());
         assert!(fiber(|| wait(async { panic!("during") })).await.is_err());
         let after = || {
-            wait(yield_now());
+            wait(tokio::task::yield_now());
             panic!("after")
         };
         assert!(fiber(after).await.is_err());
@@ -274,10 +260,10 @@ mod tests {
     async fn a_fiber_within_a_wait_is_not_mixed_up_with_the_outer_one() {
         let outer = fiber(|| {
             let inner = wait(fiber(|| {
-                wait(yield_now());
+                wait(tokio::task::yield_now());
                 is_fiber()
             }));
-            wait(yield_now());
+            wait(tokio::task::yield_now());
             inner.unwrap()
         });
         assert!(outer.await.unwrap());

@@ -23,6 +23,9 @@ use crate::object::Patch;
 /// Limit of fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
 
+/// Limit of the threads that a host starts by default.
+const MAX_OWN_THREADS: usize = 4;
+
 /// The stack of a script thread, which also compiles: the parser recurses.
 const THREAD_STACK: usize = 8 << 20;
 
@@ -45,14 +48,22 @@ pub struct Options {
 pub enum Threads {
     /// This many threads of their own, with the timers and the network of the current runtime.
     Own(usize),
-    /// The current thread, which must be running a `LocalSet`: virtual time advances only while no task is running.
+    /// The current thread, which must be running a `LocalSet`. With virtual time, it is the only choice: time advances only while no task
+    /// is running.
     Current,
+}
+
+impl Default for Threads {
+    /// As many threads as there are processors, up to four.
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::Own(processors.min(MAX_OWN_THREADS))
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: Threads::Own(cores.min(4)), clock: Clock::system(), seed: None, api: None, max_fibers: MAX_FIBERS }
+        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, max_fibers: MAX_FIBERS }
     }
 }
 

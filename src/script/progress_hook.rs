@@ -15,7 +15,8 @@ pub(super) fn on_progress(_: u64) -> Option<Dynamic> {
         Tick::GiveWay => {
             if fiber::is_fiber() {
                 fiber::with_budget(|budget| budget.set_preempted(true));
-                fiber::wait(fiber::yield_now());
+                // Unlike a task that only wakes itself, this also lets the timers and the network of the thread go on.
+                fiber::wait(tokio::task::yield_now());
                 fiber::with_budget(|budget| budget.set_preempted(false));
             }
             None

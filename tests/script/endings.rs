@@ -240,6 +240,25 @@ fn a_spinning_script_yields_to_others_of_its_thread() {
 }
 
 #[test]
+fn a_spinning_script_lets_the_runtime_of_its_thread_go_on_after_each_slice() {
+    in_virtual_time(async {
+        // A slice has 8,192 operations: the script ends by itself after 300 of them.
+        let limits = Limits { operations: 300 * 8_192, ..Limits::default() };
+        let world = Operator::new("fn f() { loop {} }").binds("f", limits).start().await;
+        let call = world.a_call(0);
+        let stop = call.stop.clone();
+        let other = tokio::spawn(async move {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            stop.request("enough");
+        });
+        assert!(world.host.call(&world.installed, call).await.is_cancelled);
+        other.await.unwrap();
+    });
+}
+
+#[test]
 fn a_transformation_runs_on_request() {
     in_virtual_time(async {
         let text = "let by = 2; patch.transform(|body| { body.spec.size += by; return body; });";
