@@ -155,9 +155,10 @@ fn workers_that_sleep_until_a_retry_do_not_hold_up_the_end() {
 /// Lets many objects come at once, whose handlers take an hour. Returns after what time each handler was called, and how long the watch was
 /// held up.
 fn called_at(count: usize, worker_limit: Option<usize>) -> (Vec<Duration>, Duration) {
-    let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
-    let kind = Arc::new(limited_kind(&scene, worker_limit));
     in_virtual_time(async {
+        // The clock of a scene that is created outside of the runtime begins in real time, earlier than the virtual time.
+        let scene = scene(json!({"on": "event", "id": "a", "script": [{"takes": 3600}]}));
+        let kind = Arc::new(limited_kind(&scene, worker_limit));
         let mut sink = KindSink::new(Arc::clone(&kind));
         let began = Instant::now();
         for number in 0..count {

@@ -180,7 +180,8 @@ pub(crate) fn all() -> BTreeMap<String, Vec<Case>> {
     found
 }
 
-/// Returns the condition of `KOPFD_DIFFER`: texts separated by `|`, one of which must be part of "topic: name". Without it, all cases are chosen.
+/// Returns the condition of `KOPFD_DIFFER`: texts separated by `|`, one of which must be part of "topic: name". Without the variable, all
+/// cases are chosen.
 pub(crate) fn chosen() -> impl Fn(&Case) -> bool {
     let chosen = std::env::var("KOPFD_DIFFER").unwrap_or_default();
     move |case| chosen.split('|').any(|text| format!("{}: {}", case.topic, case.name).contains(text))

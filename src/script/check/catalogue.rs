@@ -9,8 +9,8 @@ use crate::script::engine::host_types;
 
 /// Functions that the interpreter handles itself, with their numbers of arguments.
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
-/// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of a method is counted as an
-/// argument.
+/// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of a method is
+/// counted as an argument.
 const ANNOUNCED: &[(&str, &[usize])] =
     &[("entries", &[1]), ("entry", &[2]), ("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
 /// The same, in the module for login functions.
