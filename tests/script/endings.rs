@@ -6,6 +6,7 @@ use std::time::Duration;
 use kopfd::cluster::transformed;
 use kopfd::handling::Verdict;
 use kopfd::handling::attempt::TEMPORARY_DELAY;
+use kopfd::kit::Tasks;
 use kopfd::script::{Limits, Returned};
 use serde_json::{Value, json};
 
@@ -247,14 +248,14 @@ fn a_spinning_script_lets_the_runtime_of_its_thread_go_on_after_each_slice() {
         let world = Operator::new("fn f() { loop {} }").binds("f", limits).start().await;
         let call = world.a_call(0);
         let stop = call.stop.clone();
-        let other = tokio::spawn(async move {
+        let mut others = Tasks::default();
+        others.spawn("other", async move {
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
             stop.request("enough");
         });
         assert!(world.host.call(&world.installed, call).await.is_cancelled);
-        other.await.unwrap();
     });
 }
 
