@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod cluster;
+pub mod engines;
 pub mod handling;
 pub mod manifest;
 pub mod object;

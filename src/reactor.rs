@@ -9,9 +9,6 @@ pub mod cycle;
 #[cfg(test)]
 pub(crate) mod defects;
 pub mod echo;
-pub mod effects;
-pub mod error;
-pub mod events;
 pub mod kind;
 pub mod live_effects;
 pub mod mailbox;
@@ -28,9 +25,6 @@ pub mod worker;
 
 pub use activity::ActivityMonitor;
 pub use cycle::Served;
-pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
-pub use error::Error;
-pub use events::{EngineEvent, EventSink, EventStream};
 pub use live_effects::LiveEffects;
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use kopfd::apiserver::{ApiServer, bootstrap};
 use kopfd::cluster::{Networking, ObjectClient, Request, ResourceResolver};
+use kopfd::engines::{Environment as _, Scripts as _};
 use kopfd::handling::{Handler, On, Verdict};
 use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::{Body, EventKind, Patch, Selector};
+use kopfd::reactor::LiveEffects;
 use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
-use kopfd::reactor::{Environment as _, LiveEffects, Scripts as _};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
 use serde_json::{Value, json};

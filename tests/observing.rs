@@ -9,15 +9,14 @@ use http::Method;
 use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, apply};
+use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
 use kopfd::object::{Body, Patch, Resource, Selector};
 use kopfd::reactor::observer::{Declared, Observer};
 use kopfd::reactor::precedence::Precedence;
-use kopfd::reactor::{
-    ActivityMonitor, Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scope, Scripts, WorkerSettings,
-};
+use kopfd::reactor::{ActivityMonitor, Scope, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

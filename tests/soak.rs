@@ -16,12 +16,14 @@ use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::engines::Error as EngineError;
+use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
+use kopfd::reactor::WorkerSettings;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
 
@@ -79,7 +81,7 @@ impl Scripts for Soaked {
 }
 
 impl Patcher for Soaked {
-    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, ReactorError>> {
+    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, EngineError>> {
         let number = self.patches.fetch_add(1, Ordering::Relaxed);
         let applied = match number % 10 {
             0 => Err(Error::of_answer(500, None, b"").into()),

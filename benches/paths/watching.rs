@@ -12,12 +12,14 @@ use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
+use kopfd::engines::Error as EngineError;
+use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, Verdict};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
+use kopfd::reactor::WorkerSettings;
 use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{Background, Effects, Environment, Error as ReactorError, EventStream, Indexing, Patcher, Scripts, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 
 use crate::support::objects::{self, State};
@@ -141,7 +143,7 @@ impl Scripts for Nothing {
 }
 
 impl Patcher for Nothing {
-    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, _patch: &'a Patch) -> BoxFuture<'a, Result<Applied, ReactorError>> {
+    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, _patch: &'a Patch) -> BoxFuture<'a, Result<Applied, EngineError>> {
         std::future::ready(Ok(Applied::default())).boxed()
     }
 }

@@ -23,12 +23,13 @@ use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::{Client, config};
+use crate::engines::EventStream;
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, EventStream, Scope};
+use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::Threads;
 use crate::telemetry::{self, Format, Verbosity};
 

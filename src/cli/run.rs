@@ -8,13 +8,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::cluster::{self, Client, config};
+use crate::engines::EventStream;
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Ended, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
+use crate::reactor::Scope;
 use crate::reactor::operator::{self, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{EventStream, Scope};
 use crate::script::{Problem, Threads};
 use crate::telemetry::{self, Verbosity};
 

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::handling::Handler;
 use crate::object::{Body, EventKind};
 
-use super::events::{EngineEvent, EventSink};
 use super::pending::{PendingHandlers, named};
+use crate::engines::events::{EngineEvent, EventSink};
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);

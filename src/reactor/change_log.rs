@@ -13,7 +13,7 @@ use crate::object::diff::{self, Item, Op};
 use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
 
 use super::changes::{ANNOTATIONS, Form, lines};
-use super::events::{EngineEvent, EventSink};
+use crate::engines::events::{EngineEvent, EventSink};
 
 /// Lines shown of one change, unless debug lines are shown.
 const MAX_LINES: usize = 12;

@@ -23,10 +23,10 @@ use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
 use super::echo::Echo;
-use super::effects::Effects;
-use super::error::Error;
-use super::events::{EngineEvent, EventStream};
 use super::mailbox::Mailbox;
+use crate::engines::effects::Effects;
+use crate::engines::error::Error;
+use crate::engines::events::{EngineEvent, EventStream};
 
 /// Maximum sleep, after which the object is touched, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);

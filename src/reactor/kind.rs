@@ -15,11 +15,11 @@ use crate::telemetry::object_span;
 
 use super::activity::ActivityMonitor;
 use super::cycle::Served;
-use super::effects::Effects;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
+use crate::engines::effects::Effects;
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.

@@ -14,9 +14,9 @@ use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource};
 use crate::script::{Call, Evaluation, Host, Installed, Returned, Subject};
 
-use super::effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
-use super::error::Error;
-use super::events::EventStream;
+use crate::engines::effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+use crate::engines::error::Error;
+use crate::engines::events::EventStream;
 
 /// The effects of one running operator.
 pub struct LiveEffects {

@@ -21,11 +21,11 @@ use crate::persistence::Storages;
 
 use super::activity::ActivityMonitor;
 use super::cycle::Served;
-use super::effects::Effects;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
+use crate::engines::effects::Effects;
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
 const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];

@@ -11,12 +11,12 @@ use crate::script::{Host, Problem, Program};
 
 use super::activity::ActivityMonitor;
 use super::change_log::ChangeLog;
-use super::events::{EventSink, EventStream, LogSink};
 use super::live_effects::LiveEffects;
 use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
+use crate::engines::events::{EventSink, EventStream, LogSink};
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]

@@ -17,11 +17,11 @@ use crate::object::{Body, EventKind, Patch, Resource, Transform};
 
 use super::cycle::{self, Cycle, Served};
 use super::echo::Echo;
-use super::effects::Effects;
-use super::error::Error;
-use super::events::EngineEvent;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, RetryState};
+use crate::engines::effects::Effects;
+use crate::engines::error::Error;
+use crate::engines::events::EngineEvent;
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -17,12 +17,13 @@ use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::Client;
+use crate::engines::EventStream;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, EventStream, Scope};
+use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::Threads;
 
 use super::chaos::Chaos;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::engines::{EngineEvent, EventSink};
 use crate::handling::message::seconds;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
 use crate::object::EventKind;
 use crate::reactor::activity::shown;
-use crate::reactor::{EngineEvent, EventSink};
 
 use super::invariants::{Invariants, Process};
 use super::model::Call;

@@ -8,15 +8,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
+use kopfd::engines::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{
-    ActivityMonitor, Background, Effects, EngineEvent, Environment, Error, Event, EventSink, EventStream, Indexing, Patcher, Scripts,
-    WorkerSettings,
-};
+use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
 use serde_json::{Value, json};
 

@@ -24,12 +24,29 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["kit", "object"]),
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
-    ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster"]),
+    ("engines", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"]),
+    ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "engines"]),
     ("apiserver", &["kit", "object", "telemetry", "http"]),
-    ("scenario", &["apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"]),
+    (
+        "scenario",
+        &["apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "engines", "reactor"],
+    ),
     (
         "cli",
-        &["scenario", "apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "reactor"],
+        &[
+            "scenario",
+            "apiserver",
+            "kit",
+            "object",
+            "handling",
+            "persistence",
+            "script",
+            "manifest",
+            "telemetry",
+            "cluster",
+            "engines",
+            "reactor",
+        ],
     ),
 ];
 

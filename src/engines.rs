@@ -1,0 +1,11 @@
+//! Everything for an object or an operator besides the handling of changes. The engines do not know each other.
+//!
+//! Each one has rules that decide, and tasks that wait and act by its [`Effects`].
+
+pub mod effects;
+pub mod error;
+pub mod events;
+
+pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+pub use error::Error;
+pub use events::{EngineEvent, EventSink, EventStream};
