@@ -5,6 +5,7 @@
 pub mod effects;
 pub mod error;
 pub mod events;
+pub mod posting;
 
 pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
 pub use error::Error;

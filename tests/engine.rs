@@ -5,6 +5,7 @@ mod in_process;
 mod layering;
 mod manifests;
 mod observing;
+mod posting;
 mod script;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

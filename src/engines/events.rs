@@ -20,6 +20,13 @@ use crate::script::Returned;
 pub enum EngineEvent<'a> {
     /// A message about the handled object. The current span is that of the object.
     Message(&'a Message),
+    /// A message about the handling of an object, which was passed on as a message before. Kopf may post these as Kubernetes Events.
+    HandlingReported {
+        /// The object.
+        body: &'a Body,
+        /// The message.
+        message: &'a Message,
+    },
     /// A worker begins to process an event of an object.
     ObjectSeen {
         /// The object.
@@ -138,6 +145,12 @@ impl EventStream {
     /// Passes a message on.
     pub fn log_message(&self, message: &Message) {
         self.emit(&EngineEvent::Message(message));
+    }
+
+    /// Passes on a message about the handling of an object.
+    pub fn report_handling(&self, body: &Body, message: &Message) {
+        self.log_message(message);
+        self.emit(&EngineEvent::HandlingReported { body, message });
     }
 
     /// Tells whether a sink follows the states of objects.

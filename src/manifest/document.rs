@@ -174,8 +174,7 @@ impl OperatorBuilder<'_> {
                 }
             }
         }
-        let without_effect =
-            [("posting", "Events of Kubernetes"), ("peering", "settings of peerings"), ("background", "settings of daemons and timers")];
+        let without_effect = [("peering", "settings of peerings"), ("background", "settings of daemons and timers")];
         for (name, child) in item.entries().unwrap_or_default() {
             if let Some((_, what)) = without_effect.iter().find(|(section, _)| *section == name) {
                 self.unsupported(Severity::Warning, &child, what);

@@ -357,7 +357,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
-            self.log_message(&Message::debug(uninteresting(cause.reason)));
+            self.report(&Message::debug(uninteresting(cause.reason)));
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -375,7 +375,7 @@ impl<W: Effects> Cycle<'_, W> {
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
-        decision.messages.iter().for_each(|message| self.log_message(message));
+        decision.messages.iter().for_each(|message| self.report(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
@@ -384,14 +384,19 @@ impl<W: Effects> Cycle<'_, W> {
         self.world.events().log_message(message);
     }
 
+    /// Logs a message about the handling of a change, which may also become a Kubernetes Event.
+    fn report(&self, message: &Message) {
+        self.world.events().report_handling(&self.body, message);
+    }
+
     fn log_plan(&self, plan: &Plan<'_>, cause: &Cause) {
-        plan.messages.iter().for_each(|message| self.log_message(message));
+        plan.messages.iter().for_each(|message| self.report(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.log_message(&Message::debug(format!("{title} is in progress: {}", *self.body)));
+            self.report(&Message::debug(format!("{title} is in progress: {}", *self.body)));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
-                self.log_message(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
+                self.report(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
     }
@@ -403,7 +408,7 @@ impl<W: Effects> Cycle<'_, W> {
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
-            self.log_message(&attempt::announce(handler));
+            self.report(&attempt::announce(handler));
             let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
@@ -417,7 +422,7 @@ impl<W: Effects> Cycle<'_, W> {
                 outcome.subrefs = returned.subrefs;
                 (outcome, message)
             };
-            self.log_message(&message);
+            self.report(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.outcomes.push((handler.id.clone(), outcome));

@@ -1,10 +1,11 @@
 //! One operator, from its checked manifest to its last worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cluster::{self, Client, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
-use crate::kit::{Clock, Stop};
+use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::{Operator, settings};
 use crate::script::host::{self, Threads};
 use crate::script::{Host, Problem, Program};
@@ -17,6 +18,10 @@ use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
 use crate::engines::events::{EventSink, EventStream, LogSink};
+use crate::engines::posting::{self, LogPoster};
+
+/// Time limit of the end of the posting of Events, which does not wait for the API server.
+const POSTING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -65,7 +70,8 @@ pub enum ServeError {
 pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
+    let (poster, posted) = posting::queue(operator.settings.posting.clone());
+    let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
@@ -78,12 +84,19 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let events = event_stream(shared.monitor.clone(), shared.events, log);
-    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let mut events = event_stream(shared.monitor.clone(), shared.events, log);
+    if poster.posts_logs() {
+        events = events.with(Arc::new(LogPoster(poster)));
+    }
+    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock.clone()).with_events(events).with_seed(shared.seed);
     let earlier = shared.precedence.before(&name);
     let declared =
         Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
-    Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
+    let mut posting = Tasks::default();
+    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock, name, stop.clone()));
+    let served = Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await;
+    posting.finish(POSTING_TIMEOUT).await;
+    served.map_err(ServeError::Discovery)
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.

@@ -114,8 +114,10 @@ impl Execution {
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub(super) fn log_message(&self, message: Message) {
-        logger::write(&self.span, message.level, &message.to_string());
+    pub(super) fn log_message(&self, subject: &Subject, message: Message) {
+        let text = message.to_string();
+        logger::write(&self.span, message.level, &text);
+        logger::post(&self.scripts.environment, subject, message.level, &text);
         self.notes.borrow_mut().messages.push(message);
     }
 }

@@ -5,6 +5,7 @@
 mod adopting;
 mod environment;
 mod errors;
+mod events;
 mod k8s;
 pub(super) mod moments;
 mod options;

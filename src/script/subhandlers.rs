@@ -192,19 +192,19 @@ impl Running {
         let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.execution.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
-        self.execution.log_message(attempt::announce(handler));
+        self.execution.log_message(&self.subject, attempt::announce(handler));
         if let Some((outcome, message)) = attempt::check_limits(handler, record, clock.now()) {
-            self.execution.log_message(message);
+            self.execution.log_message(&self.subject, message);
             return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
         if self.execution.budget.ending() == Some(Ending::Cancelled) {
-            self.execution.log_message(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.execution.log_message(&self.subject, Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(self.execution.budget.end(Ending::Cancelled));
         }
         let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
-        self.execution.log_message(message);
+        self.execution.log_message(&self.subject, message);
         let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
         self.execution.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)

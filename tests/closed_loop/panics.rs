@@ -155,6 +155,7 @@ impl EventSink for PanickingSink {
     fn accept(&self, event: &EngineEvent<'_>) {
         point(match event {
             EngineEvent::Message(_) => "message",
+            EngineEvent::HandlingReported { .. } => "reported",
             EngineEvent::ObjectSeen { .. } => "seen",
             EngineEvent::HandlerCalled { .. } => "called",
             EngineEvent::HandlerReturned { .. } => "returned",

@@ -20,8 +20,6 @@ const OPEN: &[&str] = &["call", "curry"];
 
 /// Modules of kopfd that this version does not offer.
 pub(super) const UNSUPPORTED_MODULES: &[&str] = &["http", "metric"];
-/// Functions of kopfd that this version does not offer.
-pub(super) const UNSUPPORTED_FUNCTIONS: &[(&str, &str)] = &[("k8s", "event")];
 
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 
