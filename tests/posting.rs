@@ -6,7 +6,7 @@ use std::time::Duration;
 use kopfd::apiserver::ApiServer;
 use kopfd::apiserver::storage::resource::Resource;
 use kopfd::cluster::Networking;
-use kopfd::engines::posting::{self, ObjectEvent, Poster};
+use kopfd::engines::posting::{self, KubernetesEvent, Poster};
 use kopfd::handling::Level;
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest::settings::Posting;
@@ -39,7 +39,7 @@ impl World {
     fn post(&self, namespace: &str, reason: &str) {
         let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "namespace": namespace});
         let text = |text: &str| text.to_owned();
-        let event = ObjectEvent { reference, event_type: text("Normal"), reason: text(reason), message: text("m") };
+        let event = KubernetesEvent { reference, event_type: text("Normal"), reason: text(reason), message: text("m") };
         self.poster.post(event, Some(Level::Info));
     }
 

@@ -5,6 +5,6 @@ pub mod rules;
 pub mod sink;
 pub mod task;
 
-pub use rules::ObjectEvent;
+pub use rules::KubernetesEvent;
 pub use sink::LogPoster;
 pub use task::{Poster, Queue, queue};

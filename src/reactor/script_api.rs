@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
 use crate::cluster::{self, ResourceResolver};
-use crate::engines::posting::{ObjectEvent, Poster};
+use crate::engines::posting::{KubernetesEvent, Poster};
 use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
@@ -109,7 +109,7 @@ impl Api for ScriptApi {
         for object in objects {
             let reference = build_object_reference(&object);
             let (event_type, reason, message) = (event_type.clone(), reason.clone(), message.clone());
-            self.poster.post(ObjectEvent { reference, event_type, reason, message }, level);
+            self.poster.post(KubernetesEvent { reference, event_type, reason, message }, level);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Kubernetes Events: the requests that post them, and which messages become Events.
 
 use jiff::Timestamp;
-use kopfd::engines::posting::rules::{self, ObjectEvent};
+use kopfd::engines::posting::rules::{self, KubernetesEvent};
 use kopfd::handling::Level;
 use kopfd::manifest::settings::Posting;
 use kopfd::object::hierarchy::build_object_reference;
@@ -44,9 +44,9 @@ fn posting(given: &Value) -> Posting {
     }
 }
 
-fn event(reference: Value, input: &Value) -> ObjectEvent {
+fn event(reference: Value, input: &Value) -> KubernetesEvent {
     let text = |key: &str| input[key].as_str().unwrap_or_default().to_owned();
-    ObjectEvent { reference, event_type: text("type"), reason: text("reason"), message: text("message") }
+    KubernetesEvent { reference, event_type: text("type"), reason: text("reason"), message: text("message") }
 }
 
 fn request(input: &Value, posting: &Posting) -> Value {
@@ -102,7 +102,7 @@ fn logged(input: &Value, posting: &Posting) -> Vec<Value> {
     rules::of_log(posting, &input["body"], level, &message).iter().map(shown).collect()
 }
 
-fn shown(event: &ObjectEvent) -> Value {
+fn shown(event: &KubernetesEvent) -> Value {
     json!({"ref": event.reference, "type": event.event_type, "reason": event.reason, "message": event.message})
 }
 

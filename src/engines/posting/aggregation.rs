@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::rules::{ObjectEvent, time};
+use super::rules::{KubernetesEvent, time};
 
 /// How long after the last repetition an equal Event is counted on the same one, as in Kubernetes' own components.
 const WINDOW: Duration = Duration::from_mins(10);
@@ -17,8 +17,8 @@ const MAX_REMEMBERED: usize = 4_096;
 /// The posted Events of the last minutes.
 #[derive(Debug, Default)]
 pub struct Posted {
-    entries: HashMap<ObjectEvent, Entry>,
-    order: VecDeque<ObjectEvent>,
+    entries: HashMap<KubernetesEvent, Entry>,
+    order: VecDeque<KubernetesEvent>,
 }
 
 /// A posted Event.
@@ -34,7 +34,7 @@ pub struct Entry {
 
 impl Posted {
     /// Remembers a new Event.
-    pub fn remember(&mut self, event: ObjectEvent, namespace: &str, name: &str, now: Timestamp) {
+    pub fn remember(&mut self, event: KubernetesEvent, namespace: &str, name: &str, now: Timestamp) {
         let entry = Entry { namespace: namespace.to_owned(), name: name.to_owned(), count: 1, last: now };
         if self.entries.insert(event.clone(), entry).is_none() {
             self.order.push_back(event);
@@ -47,7 +47,7 @@ impl Posted {
     }
 
     /// Counts a repetition. Returns the existing Event and its patch; `None` if the Event is a new one.
-    pub fn repeat(&mut self, event: &ObjectEvent, now: Timestamp) -> Option<(Entry, Value)> {
+    pub fn repeat(&mut self, event: &KubernetesEvent, now: Timestamp) -> Option<(Entry, Value)> {
         let entry = self.entries.get_mut(event)?;
         let age = now.duration_since(entry.last);
         if age.is_negative() || age.unsigned_abs() > WINDOW {
@@ -68,9 +68,9 @@ impl Posted {
 mod tests {
     use super::*;
 
-    fn event(message: &str) -> ObjectEvent {
+    fn event(message: &str) -> KubernetesEvent {
         let text = |text: &str| text.to_owned();
-        ObjectEvent { reference: json!({"uid": "u"}), event_type: text("Normal"), reason: text("R"), message: text(message) }
+        KubernetesEvent { reference: json!({"uid": "u"}), event_type: text("Normal"), reason: text("R"), message: text(message) }
     }
 
     fn at(second: i64) -> Timestamp {

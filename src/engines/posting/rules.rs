@@ -21,7 +21,7 @@ const LOGGING: &str = "Logging";
 
 /// An Event that is to be posted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ObjectEvent {
+pub struct KubernetesEvent {
     /// The reference to the object: `apiVersion`, `kind`, `name`, `uid`, `namespace`, as far as they are known.
     pub reference: Value,
     /// `Normal`, `Warning`, or another type.
@@ -48,7 +48,7 @@ fn number(level: Level) -> i64 {
 }
 
 /// Returns the Event of a log message about an object, if log messages are posted.
-pub fn of_log(posting: &Posting, object: &Value, level: Level, message: &str) -> Option<ObjectEvent> {
+pub fn of_log(posting: &Posting, object: &Value, level: Level, message: &str) -> Option<KubernetesEvent> {
     let event_type = match level {
         Level::Debug | Level::Step => "Debug",
         Level::Info => "Normal",
@@ -56,7 +56,7 @@ pub fn of_log(posting: &Posting, object: &Value, level: Level, message: &str) ->
         Level::Error => "Error",
     };
     let is_posted = posting.loggers && is_posted(posting, Some(level));
-    is_posted.then(|| ObjectEvent {
+    is_posted.then(|| KubernetesEvent {
         reference: build_object_reference(object),
         event_type: event_type.to_owned(),
         reason: LOGGING.to_owned(),
@@ -67,7 +67,13 @@ pub fn of_log(posting: &Posting, object: &Value, level: Level, message: &str) ->
 /// Returns the namespace and the body of a new Event; `None` for Events about Events, which would never end.
 ///
 /// `component` is the name of the operator, if the settings have none.
-pub fn body(event: &ObjectEvent, posting: &Posting, component: &str, default_namespace: &str, now: Timestamp) -> Option<(String, Value)> {
+pub fn body(
+    event: &KubernetesEvent,
+    posting: &Posting,
+    component: &str,
+    default_namespace: &str,
+    now: Timestamp,
+) -> Option<(String, Value)> {
     let field = |key: &str| event.reference[key].as_str().unwrap_or_default();
     if (field("apiVersion"), field("kind")) == ("v1", "Event") {
         return None;

@@ -14,7 +14,7 @@ use crate::manifest::settings::Posting;
 use crate::object::Resource;
 
 use super::aggregation::Posted;
-use super::rules::{self, ObjectEvent};
+use super::rules::{self, KubernetesEvent};
 
 /// Limit of queued Events: one is posted in some milliseconds, so this bridges some seconds without the API server.
 const CAPACITY: usize = 1_000;
@@ -23,7 +23,7 @@ const CAPACITY: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct Poster {
     posting: Arc<Posting>,
-    events: mpsc::Sender<ObjectEvent>,
+    events: mpsc::Sender<KubernetesEvent>,
     lost: Arc<AtomicU64>,
 }
 
@@ -31,7 +31,7 @@ pub struct Poster {
 #[derive(Debug)]
 pub struct Queue {
     posting: Arc<Posting>,
-    events: mpsc::Receiver<ObjectEvent>,
+    events: mpsc::Receiver<KubernetesEvent>,
     lost: Arc<AtomicU64>,
 }
 
@@ -46,7 +46,7 @@ pub fn queue(posting: Posting) -> (Poster, Queue) {
 impl Poster {
     /// Queues an Event, if Events of its level are posted. Without a level, only the main switch counts. If the queue is full, the Event is
     /// lost and counted.
-    pub fn post(&self, event: ObjectEvent, level: Option<Level>) {
+    pub fn post(&self, event: KubernetesEvent, level: Option<Level>) {
         if rules::is_posted(&self.posting, level) {
             self.put(event);
         }
@@ -64,7 +64,7 @@ impl Poster {
         }
     }
 
-    fn put(&self, event: ObjectEvent) {
+    fn put(&self, event: KubernetesEvent) {
         if self.events.try_send(event).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -107,15 +107,15 @@ impl Queue {
 }
 
 impl Task {
-    async fn post(&mut self, event: ObjectEvent) {
+    async fn post(&mut self, event: KubernetesEvent) {
         if let Err(error) = self.try_to_post(&event).await {
-            let ObjectEvent { event_type, reason, message, .. } = &event;
+            let KubernetesEvent { event_type, reason, message, .. } = &event;
             let error = error.chain();
             warn!(target: "kopfd::posting", event_type, reason, text = message, error, "Failed to post an Event. It is lost.");
         }
     }
 
-    async fn try_to_post(&mut self, event: &ObjectEvent) -> Result<(), Error> {
+    async fn try_to_post(&mut self, event: &KubernetesEvent) -> Result<(), Error> {
         let now = self.clock.now();
         if self.posting.aggregated
             && let Some((entry, patch)) = self.posted.repeat(event, now)
