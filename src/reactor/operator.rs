@@ -16,6 +16,7 @@ use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
+use crate::engines::background::BackgroundOptions;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 
 /// The shared state of the operators of one process.
@@ -66,7 +67,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
     let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
-    let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &operator.settings);
+    let handlers = operator.object_handlers().cloned().collect();
+    let Operator { name, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
     let options = host::Options {
@@ -80,10 +83,11 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
     let events = event_stream(shared.monitor.clone(), shared.events, log);
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
     let declared =
         Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
-    Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
+    Observer::new(declared, effects, client, kinds).run(stop).await.map_err(ServeError::Discovery)
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
