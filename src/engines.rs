@@ -2,11 +2,14 @@
 //!
 //! Each one has rules that decide, and tasks that wait and act by its [`Effects`].
 
+pub mod background;
 pub mod effects;
 pub mod error;
 pub mod events;
+pub mod patching;
 pub mod posting;
 
-pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+pub use background::BackgroundTasks;
+pub use effects::{Background, Effects, Environment, Indexing, ObjectEvent, Patcher, Scripts};
 pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};

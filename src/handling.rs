@@ -26,6 +26,7 @@ pub mod select;
 pub mod sequence;
 pub mod spawning;
 pub mod subhandling;
+pub mod timer;
 
 pub use cause::{Cause, Change, Reason};
 pub use conclude::Decision;

@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
+use crate::handling::spawning::Stage;
 use crate::handling::{Handler, Level, Message, Outcome, Reason};
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
@@ -42,7 +43,7 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// The reason; `None` for handlers of raw events.
+        /// The reason; `None` for handlers of raw events, daemons and timers.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
@@ -53,7 +54,7 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// The reason; `None` for handlers of raw events.
+        /// The reason; `None` for handlers of raw events, daemons and timers.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
@@ -70,6 +71,31 @@ pub enum EngineEvent<'a> {
         retry: u64,
         /// The outcome.
         outcome: &'a Outcome,
+    },
+    /// A daemon or timer was started for an object.
+    TaskStarted {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+    },
+    /// The stop of a daemon or timer has reached a further stage.
+    TaskStopping {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The stage.
+        stage: Stage,
+    },
+    /// A daemon or timer has ended.
+    TaskEnded {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Whether it was asked to stop. A task that ends on its own is not started again.
+        is_requested: bool,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {

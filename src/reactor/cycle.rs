@@ -15,7 +15,8 @@ use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::{
-    Answers, Cause, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause, filter, select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause,
+    filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
@@ -24,9 +25,10 @@ use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
 use super::echo::Echo;
 use super::mailbox::Mailbox;
-use crate::engines::effects::Effects;
+use crate::engines::effects::{Effects, ObjectEvent};
 use crate::engines::error::Error;
 use crate::engines::events::{EngineEvent, EventStream};
+use crate::engines::patching::{self, diff_item};
 
 /// Maximum sleep, after which the object is touched, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);
@@ -138,7 +140,7 @@ struct State {
     patch: Patch,
     began_with_patch: bool,
     own_patch: OwnPatch,
-    has_changed: bool,
+    change: Arc<Change>,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
     delays: Vec<Duration>,
@@ -245,11 +247,11 @@ impl<W: Effects> Cycle<'_, W> {
 
     fn detect(&self, state: State) -> Result<State, Error> {
         let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
-        let has_changed = !change.diff.is_empty();
-        let is_changing = !self.served.handlers.changing.is_empty();
-        let finalizer = &self.served.storages.finalizer;
-        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, change));
-        Ok(State { has_changed, cause, ..state })
+        if self.served.handlers.changing.is_empty() {
+            return Ok(State { change: Arc::new(change), ..state });
+        }
+        let cause = cause::detect(self.event_kind, &self.body, &self.served.storages.finalizer, self.memory, change);
+        Ok(State { change: Arc::clone(&cause.change), cause: Some(cause), ..state })
     }
 
     fn object(&self) -> Object {
@@ -304,7 +306,9 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
-        let demand = self.world.update_background(&self.object(), self.event_kind, state.has_changed).await?;
+        let (object, handlers) = (self.object(), &self.served.handlers.spawning);
+        let event = ObjectEvent { object: &object, event_kind: self.event_kind, change: &state.change, handlers };
+        let demand = self.world.update_background(event).await?;
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
@@ -488,23 +492,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
-        let (events, body) = (self.world.events(), &self.body);
-        events.emit(&EngineEvent::PatchPrepared { body, patch });
-        let applied = self.world.apply(&self.served.resource, body, patch).await?;
-        events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
-        if applied.is_gone {
-            self.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));
-        }
-        if !applied.remaining.is_empty() {
-            self.log_message(
-                &Message::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
-                    .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
-            );
-        }
-        if !applied.inconsistencies.is_empty() {
-            let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
-            self.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
-        }
+        let applied = patching::send(self.world, &self.served.resource, &self.body, patch).await?;
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
         Ok(Sent { version: applied.version.or(before.version), remaining, versions })
@@ -574,8 +562,4 @@ fn uninteresting(reason: Reason) -> &'static str {
         Reason::Free => "Deletion, but we are done with it, and we do not care.",
         _ => "Something has changed, but we are not interested (the essence is the same).",
     }
-}
-
-fn diff_item(item: &crate::object::Item) -> Value {
-    serde_json::json!([item.op.as_str(), item.path, item.old, item.new])
 }

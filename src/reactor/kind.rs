@@ -97,6 +97,11 @@ impl<W: Effects + 'static> Kind<W> {
         self.world.forget(&self.memo(uid));
     }
 
+    /// Tells whether an object has daemons or timers.
+    fn has_background(&self, uid: &str) -> bool {
+        !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo(uid))
+    }
+
     /// Returns the key of an object's memo.
     fn memo(&self, uid: &str) -> Arc<str> {
         Arc::from(format!("{}/{uid}", self.operator))
@@ -238,7 +243,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             },
         };
         let uid = uid.as_ref();
-        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
+        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) && !kind.has_background(uid) {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
                 event_kind => kind.memories.notice(uid, event_kind == EventKind::Listed),

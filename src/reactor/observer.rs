@@ -108,6 +108,7 @@ pub struct Observer<W: Effects> {
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.worker_stop.request("the observer is gone");
+        self.world.abandon_background();
         if let Some(monitor) = &self.declared.monitor {
             monitor.pending_scans(self.reported_scans, 0);
         }
@@ -420,7 +421,8 @@ impl<W: Effects + 'static> Observer<W> {
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
-        futures::future::join_all(ends).await;
+        // Objects wait for their daemons, so both end together.
+        tokio::join!(futures::future::join_all(ends), self.world.end_background());
         self.tasks.finish(self.declared.exit_timeout).await;
     }
 }

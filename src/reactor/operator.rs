@@ -17,6 +17,7 @@ use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
+use crate::engines::background::BackgroundOptions;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::posting::{self, LogPoster};
 
@@ -72,7 +73,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
     let (poster, posted) = posting::queue(operator.settings.posting.clone());
     let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
-    let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &operator.settings);
+    let handlers = operator.object_handlers().cloned().collect();
+    let Operator { name, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
     let options = host::Options {
@@ -89,12 +92,13 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
         events = events.with(Arc::new(LogPoster(poster)));
     }
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock.clone()).with_events(events).with_seed(shared.seed);
+    let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
     let declared =
         Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
     let mut posting = Tasks::default();
     posting.spawn("posting of Events", posted.run(client.clone(), shared.clock, name, stop.clone()));
-    let served = Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await;
+    let served = Observer::new(declared, effects, client, kinds).run(stop).await;
     posting.finish(POSTING_TIMEOUT).await;
     served.map_err(ServeError::Discovery)
 }

@@ -77,7 +77,7 @@ impl ReadContext<'_> {
         let operators = reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
         let operators = operators.and_then(|item| self.operators(&item));
         let declared = operators.iter().flat_map(|operators| operators.iter());
-        self.handlers = declared.flat_map(|operator| &operator.handlers).map(|handler| handler.id.clone()).collect();
+        self.handlers = declared.flat_map(Operator::object_handlers).map(|handler| handler.id.clone()).collect();
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();

@@ -34,7 +34,7 @@ use super::model::{OPERATOR_USER, Scenario, Target};
 use super::operator_run::{self, Exit, OperatorRun};
 use super::pending::PendingCalls;
 use super::problem::Problem;
-use super::recorder::TimelineRecorder;
+use super::recorder::{RunningTasks, TimelineRecorder};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Observations, ObservedObject};
@@ -69,6 +69,8 @@ pub(super) struct Environment {
     pub chaos: Option<Arc<Chaos>>,
     clock: Clock,
     run: Mutex<Option<OperatorRun>>,
+    /// Running timers and daemons of the current run.
+    running_tasks: parking_lot::Mutex<Arc<parking_lot::Mutex<RunningTasks>>>,
     /// Held while the operators are being stopped and started again.
     transition_lock: Mutex<()>,
     run_count: std::sync::atomic::AtomicU32,
@@ -104,6 +106,7 @@ impl Environment {
             chaos,
             clock,
             run: Mutex::new(None),
+            running_tasks: parking_lot::Mutex::default(),
             transition_lock: Mutex::new(()),
             run_count,
             interpreter: OnceCell::new(),
@@ -154,6 +157,7 @@ impl Environment {
         self.record(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again (run {number})") });
         self.invariants.run_started(number);
         let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
+        let running_tasks = self.renew_running_tasks();
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
@@ -184,9 +188,14 @@ impl Environment {
             let login = Box::new(transport.of_operator(index));
             let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
             let process = Process { run: number, operator: index };
-            let (timeline, invariants, pending_calls) =
-                (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&pending_calls));
-            let events = EventStream::default().with(Arc::new(TimelineRecorder { timeline, invariants, process, pending_calls }));
+            let recorder = TimelineRecorder {
+                timeline: Arc::clone(&self.timeline),
+                invariants: Arc::clone(&self.invariants),
+                process,
+                pending_calls: Arc::clone(&pending_calls),
+                running_tasks: Arc::clone(&running_tasks),
+            };
+            let events = EventStream::default().with(Arc::new(recorder));
             let monitor = Arc::new(ActivityMonitor::default());
             let shared = Shared { monitor: Some(Arc::clone(&monitor)), events, ..shared.clone() };
             monitors.push(monitor);
@@ -248,6 +257,7 @@ impl Environment {
     pub(super) async fn kill(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator is killed".to_owned());
+        self.renew_running_tasks();
         run.transport.disconnect();
         run.tasks.iter().for_each(JoinHandle::abort);
         for task in run.tasks {
@@ -365,6 +375,13 @@ impl Environment {
         }
     }
 
+    /// Replaces the set of running tasks. Those of an earlier run still have the earlier set.
+    fn renew_running_tasks(&self) -> Arc<parking_lot::Mutex<RunningTasks>> {
+        let mut current = self.running_tasks.lock();
+        *current = Arc::default();
+        Arc::clone(&current)
+    }
+
     /// Records an event of the operators as a whole.
     fn record(&self, what: String) {
         self.timeline.add(Event::Operator(what));
@@ -404,6 +421,12 @@ impl Observations for Environment {
 
     fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    fn tasks(&self, subject: &Subject) -> Result<Vec<String>, String> {
+        let running = Arc::clone(&self.running_tasks.lock());
+        let ids = running.lock().iter().filter(|(of, _)| of == subject).map(|(_, handler)| handler.clone()).collect();
+        Ok(ids)
     }
 
     fn events(&self) -> Vec<Arc<Value>> {

@@ -1,12 +1,13 @@
 //! Reads the step `expect`.
 
+use crate::kit::duration;
 use crate::manifest::Severity;
 use crate::manifest::reader::{Fields, Item};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
-use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests};
+use super::model::{BackgroundExpectation, Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests};
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
 use super::target;
@@ -17,16 +18,17 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests"];
+    let known = ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests"];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "events", "logs", "requests"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `events`, `logs`, or `requests`");
+        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `background`, `events`, `logs`, or `requests`");
         return None;
     }
     Some(Expectation {
         object: object_expectation(context, &fields),
         calls: fields.get("calls").and_then(|item| calls(context, &item)),
+        background: fields.get("background").map(|item| background(context, &item)).unwrap_or_default(),
         events: reader.list_of(&fields, "events").iter().filter_map(|item| events(context, item)).collect(),
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
@@ -92,13 +94,36 @@ fn calls(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Calls> {
     Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(context, list), target, handlers })
 }
 
+/// Reads the expected timers and daemons, of one object or a list.
+fn background(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<BackgroundExpectation> {
+    let items = item.items().unwrap_or_else(|| vec![item.clone()]);
+    let read = |item: &Item<'_>| {
+        let reader = context.reader;
+        let fields = reader.fields(item, "the timers and daemons", &["object", "namespace", "running"])?;
+        let target = target::read(context, &fields);
+        let running =
+            reader.required(&fields, "running", "list the ids of the timers and daemons that run: `running: [repair]`, or `[]`")?;
+        let running = reader.list(&running).iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
+        Some(BackgroundExpectation { target: target?, spot: fields.get("object")?.spot(), running })
+    };
+    items.iter().filter_map(read).collect()
+}
+
 fn list_of_calls(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Call> {
     let reader = context.reader;
     let read = |item: &Item<'_>| {
-        let text = &reader.text(item)?.value;
-        let Some((id, retry)) = text.rsplit_once('#') else { return Some(Call { handler: handler(context, item, text)?, retry: None }) };
+        let whole = &reader.text(item)?.value;
+        let (text, at) = whole.rsplit_once('@').map_or((whole.as_str(), None), |(text, at)| (text, Some(at)));
+        let Ok(at) = at.map(duration::parse).transpose() else {
+            let hint = "write the time since the start of the scenario: `repair@1m`, or `repair#0@90s`";
+            reader.error_with(item, format!("`{whole}` has no valid time"), hint);
+            return None;
+        };
+        let Some((id, retry)) = text.rsplit_once('#') else {
+            return Some(Call { handler: handler(context, item, text)?, retry: None, at });
+        };
         match retry.parse() {
-            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(context, item, id)?, retry: Some(retry) }),
+            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(context, item, id)?, retry: Some(retry), at }),
             _ => {
                 reader.error_with(
                     item,
@@ -123,7 +148,7 @@ fn handler(context: &ReadContext<'_>, item: &Item<'_>, id: &str) -> Option<Strin
     }
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = suggestion(id, &names);
-    context.reader.error_with(item, format!("the operator has no handler `{id}` of changes or events"), hint);
+    context.reader.error_with(item, format!("the operator has no handler, timer or daemon `{id}`"), hint);
     None
 }
 

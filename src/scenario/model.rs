@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::apiserver::faults::Rule;
+use crate::handling::message::seconds;
 use crate::manifest::Operator;
 use crate::manifest::source::Source;
 use crate::manifest::tree::{Node, SourceSpan};
@@ -185,6 +186,8 @@ pub struct Expectation {
     pub object: Option<ObjectExpectation>,
     /// Calls of handlers.
     pub calls: Option<Calls>,
+    /// Running timers and daemons.
+    pub background: Vec<BackgroundExpectation>,
     /// Kubernetes events.
     pub events: Vec<Events>,
     /// Log lines.
@@ -202,6 +205,15 @@ pub struct ObjectExpectation {
     pub is_absent: bool,
     /// Pattern of its content.
     pub matches: Option<Pattern>,
+}
+
+/// The expected timers and daemons of an object.
+#[derive(Debug, Clone)]
+pub struct BackgroundExpectation {
+    pub target: Target,
+    pub spot: SourceSpan,
+    /// Ids of the handlers whose tasks run: exactly these.
+    pub running: Vec<String>,
 }
 
 /// Expected calls.
@@ -226,14 +238,17 @@ pub struct Call {
     pub handler: String,
     /// Number of earlier attempts; `None` matches any.
     pub retry: Option<u64>,
+    /// Virtual time since the start of the scenario; `None` matches any.
+    pub at: Option<Duration>,
 }
 
 impl std::fmt::Display for Call {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.retry {
-            Some(retry) => write!(formatter, "{}#{retry}", self.handler),
-            None => formatter.write_str(&self.handler),
+        formatter.write_str(&self.handler)?;
+        if let Some(retry) = self.retry {
+            write!(formatter, "#{retry}")?;
         }
+        self.at.map_or(Ok(()), |at| write!(formatter, "@{}s", seconds(at)))
     }
 }
 

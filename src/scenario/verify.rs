@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -10,10 +11,13 @@ use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
-use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests, Target};
+use super::model::{BackgroundExpectation, Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests, Target};
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
 use super::update::{Fix, ListItem};
+
+/// How far the time of a call may be from the expected one: requests take a few milliseconds.
+const TIME_TOLERANCE: Duration = Duration::from_millis(500);
 
 /// What expectations are verified against: the embedded server, or a real cluster.
 pub trait Observations {
@@ -25,6 +29,14 @@ pub trait Observations {
 
     /// Returns the timeline so far.
     fn timeline(&self) -> &Timeline;
+
+    /// Returns the ids of the running timers and daemons of an object.
+    ///
+    /// # Errors
+    /// If they are not known.
+    fn tasks(&self, _subject: &Subject) -> Result<Vec<String>, String> {
+        Err("the running timers and daemons are known in virtual time only".to_owned())
+    }
 
     /// Returns all Kubernetes events.
     fn events(&self) -> Vec<Arc<Value>>;
@@ -102,12 +114,15 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, events, logs, requests } = expectation;
+    let Expectation { object, calls, background, events, logs, requests } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
     if let Some(calls) = calls {
         found.extend(verify_calls(observations, calls));
+    }
+    for background in background {
+        found.extend(verify_background(observations, background));
     }
     for events in events {
         found.extend(verify_events(observations, events, answers));
@@ -183,9 +198,12 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     let counts = |subject: &Subject, call: &Call| {
         about.as_ref().is_none_or(|about| about(subject)) && (handlers.is_empty() || handlers.contains(&call.handler))
     };
-    let made: Vec<Call> = observations.timeline().with(|entries| {
-        let made = entries.iter().filter_map(|(_, event)| match event {
-            Event::Called { subject, call, .. } if counts(subject, call) => Some(call.clone()),
+    let has_times = wanted.iter().any(|call| call.at.is_some());
+    let made: Vec<(Duration, Call)> = observations.timeline().with(|entries| {
+        let made = entries.iter().filter_map(|(at, event)| match event {
+            Event::Called { subject, call, .. } if counts(subject, call) => {
+                Some((*at, Call { at: has_times.then_some(*at), ..call.clone() }))
+            }
             _ => None,
         });
         made.collect()
@@ -202,9 +220,9 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     let lines: Vec<String> = steps
         .iter()
         .map(|step| match step {
-            Aligned::Both(_, found) => format!("    {}", made[*found]),
+            Aligned::Both(_, found) => format!("    {}", made[*found].1),
             Aligned::Wanted(index) => format!("  - {}", wanted[*index]),
-            Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index]),
+            Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index].1),
         })
         .collect();
     // The calls of `includes` cannot be derived from all calls.
@@ -213,16 +231,37 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     Some(Difference::new(node.spot, text).with_fix(fix))
 }
 
-fn listed(step: &Aligned, made: &[Call]) -> Option<ListItem> {
+fn listed(step: &Aligned, made: &[(Duration, Call)]) -> Option<ListItem> {
     match step {
         Aligned::Both(index, _) => Some(ListItem::Kept(*index)),
         Aligned::Wanted(_) => None,
-        Aligned::Found(index) => Some(ListItem::New(made[*index].to_string())),
+        Aligned::Found(index) => Some(ListItem::New(made[*index].1.to_string())),
     }
 }
 
-fn is_call(wanted: &Call, made: &Call) -> bool {
-    wanted.handler == made.handler && (wanted.retry.is_none() || wanted.retry == made.retry)
+fn is_call(wanted: &Call, (made_at, made): &(Duration, Call)) -> bool {
+    wanted.handler == made.handler
+        && (wanted.retry.is_none() || wanted.retry == made.retry)
+        && wanted.at.is_none_or(|at| at.abs_diff(*made_at) <= TIME_TOLERANCE)
+}
+
+fn verify_background(observations: &impl Observations, background: &BackgroundExpectation) -> Option<Difference> {
+    let BackgroundExpectation { target, spot, running } = background;
+    let wrong_target = check_target(observations, target, *spot, running.is_empty());
+    if wrong_target.is_some() {
+        return wrong_target;
+    }
+    let found = observations.object(target).and_then(|observed| observations.tasks(&observed.subject));
+    let list = |ids: &[String]| if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
+    match found {
+        Err(error) => Some(Difference::new(*spot, error)),
+        Ok(found) => {
+            let mut wanted = running.clone();
+            wanted.sort();
+            let text = || format!("background: {target}: expected to run: {}, found: {}", list(&wanted), list(&found));
+            (wanted != found).then(|| Difference::new(*spot, text()))
+        }
+    }
 }
 
 /// A step through two aligned lists.
@@ -236,7 +275,7 @@ enum Aligned {
 }
 
 /// Aligns two lists along their longest common subsequence.
-fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<Aligned> {
+fn align<T, F>(wanted: &[T], found: &[F], is_same: impl Fn(&T, &F) -> bool) -> Vec<Aligned> {
     let mut lengths = vec![vec![0_usize; found.len() + 1]; wanted.len() + 1];
     for i in (0..wanted.len()).rev() {
         for j in (0..found.len()).rev() {

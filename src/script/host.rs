@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -16,6 +17,7 @@ use super::subject::Subject;
 pub use super::thread::MemoryCounts;
 use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
 use super::verdict::failed;
+use crate::handling::{Candidate, Predicate};
 use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
 use crate::object::Patch;
@@ -161,12 +163,31 @@ impl Host {
     /// # Errors
     /// The text of the expression's failure, with its position.
     pub async fn evaluate(&self, installed: &Installed, subject: &Subject, evaluation: Evaluation) -> Result<bool, String> {
+        self.send_evaluation(installed, subject, evaluation, Job::Evaluate).await
+    }
+
+    /// Evaluates an expression of a delay: seconds, or a duration as text.
+    ///
+    /// # Errors
+    /// The text of the expression's failure, with its position, also if its value is no duration.
+    pub async fn evaluate_delay(&self, installed: &Installed, subject: &Subject, delay: Predicate) -> Result<Duration, String> {
+        let evaluation = Evaluation { predicate: delay, candidate: Candidate::Whole };
+        self.send_evaluation(installed, subject, evaluation, Job::EvaluateDelay).await
+    }
+
+    async fn send_evaluation<T>(
+        &self,
+        installed: &Installed,
+        subject: &Subject,
+        evaluation: Evaluation,
+        job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
+    ) -> Result<T, String> {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };
         let gone = || "the script thread has ended".to_owned();
-        self.thread_of(&subject.turn()).send(Job::Evaluate(Box::new(job))).map_err(|_| gone())?;
+        self.thread_of(&subject.turn()).send(job_of(Box::new(job))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 

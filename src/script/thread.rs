@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use rhai::ImmutableString;
+use rhai::{Dynamic, ImmutableString};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
@@ -26,10 +26,11 @@ use super::object_turns::ObjectTurns;
 use super::problem::Problem;
 use super::program::Program;
 use super::rng::Rng;
+use super::script_error::Failure;
 use super::scripts::Scripts;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
-use super::{subhandlers, trace, verdict};
+use super::{subhandlers, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
 use crate::object::Patch;
@@ -52,8 +53,10 @@ pub(super) enum Job {
     Uninstall(u64),
     /// Call a function.
     Call(Box<CallJob>),
-    /// Evaluate an expression.
-    Evaluate(Box<EvaluateJob>),
+    /// Evaluate an expression of a filter.
+    Evaluate(Box<EvaluateJob<bool>>),
+    /// Evaluate an expression of a delay.
+    EvaluateDelay(Box<EvaluateJob<Duration>>),
     /// Drop the memory of an object.
     Forget(Arc<str>),
     /// Apply or drop a transformation of a body.
@@ -97,7 +100,7 @@ pub(super) struct CallJob {
 }
 
 /// An expression, and the receiver of its value.
-pub(super) struct EvaluateJob {
+pub(super) struct EvaluateJob<T> {
     /// The generation.
     pub generation: u64,
     /// The subject of the expression.
@@ -105,7 +108,7 @@ pub(super) struct EvaluateJob {
     /// The expression and its value.
     pub evaluation: Evaluation,
     /// The receiver of the answer.
-    pub reply: oneshot::Sender<Result<bool, String>>,
+    pub reply: oneshot::Sender<Result<T, String>>,
     /// The permit for a fiber.
     pub permit: OwnedSemaphorePermit,
 }
@@ -163,7 +166,10 @@ impl Thread {
         let thread = Rc::clone(self);
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
-            Job::Evaluate(job) => spawn("evaluation of an expression", async move { thread.evaluate(*job).await }),
+            Job::Evaluate(job) => {
+                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(subhandlers::is_true(value))).await });
+            }
+            Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
             Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
                 let installed = thread.install(generation, program).await;
                 // The receiver may be gone.
@@ -275,18 +281,24 @@ impl Thread {
         Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
     }
 
-    async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
+    async fn evaluate<T: 'static>(self: Rc<Self>, job: EvaluateJob<T>, read: fn(&Dynamic) -> Result<T, Failure>) {
         let EvaluateJob { generation, subject, evaluation, mut reply, permit } = job;
-        let held = tokio::select! {
+        let value = tokio::select! {
             biased;
             () = reply.closed() => return,
-            held = self.run_expression(generation, subject, evaluation) => held,
+            value = self.run_expression(generation, subject, evaluation, read) => value,
         };
         drop(permit);
-        let _ = reply.send(held);
+        let _ = reply.send(value);
     }
 
-    async fn run_expression(&self, generation: u64, subject: Subject, evaluation: Evaluation) -> Result<bool, String> {
+    async fn run_expression<T: 'static>(
+        &self,
+        generation: u64,
+        subject: Subject,
+        evaluation: Evaluation,
+        read: fn(&Dynamic) -> Result<T, Failure>,
+    ) -> Result<T, String> {
         let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
@@ -313,7 +325,7 @@ impl Thread {
                 let report = trace::describe(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
                 format!("{}\n{}", report.text, report.trace)
             };
-            ended.map(|ended| subhandlers::is_true(&ended.value())).map_err(explained)
+            ended.and_then(|ended| Ok(read(&ended.value())?)).map_err(explained)
         };
         let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for an expression: {error}"))?;
         fiber.await.unwrap_or_else(|panic| Err(format!("the interpreter failed: {}", panic_text(&*panic))))

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
-use kopfd::engines::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::{
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, ObjectEvent, Patcher, Scripts,
+};
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
@@ -112,14 +114,9 @@ impl Patcher for Panicking {
 }
 
 impl Background for Panicking {
-    fn update_background<'a>(
-        &'a self,
-        object: &'a Object,
-        event_kind: EventKind,
-        is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+    fn update_background<'a>(&'a self, event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         point("update_background");
-        self.world.update_background(object, event_kind, is_reset)
+        self.world.update_background(event)
     }
 }
 
@@ -160,6 +157,9 @@ impl EventSink for PanickingSink {
             EngineEvent::HandlerCalled { .. } => "called",
             EngineEvent::HandlerReturned { .. } => "returned",
             EngineEvent::AttemptJudged { .. } => "judged",
+            EngineEvent::TaskStarted { .. } => "started",
+            EngineEvent::TaskStopping { .. } => "stopping",
+            EngineEvent::TaskEnded { .. } => "over",
             EngineEvent::CycleDecided { .. } => "decided",
             EngineEvent::PatchPrepared { .. } => "prepared",
             EngineEvent::PatchSent { .. } => "sent",
