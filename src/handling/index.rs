@@ -233,7 +233,7 @@ mod tests {
 
     /// Returns all entries, as `key: values`.
     fn shown(entries: &Entries<Value>) -> Vec<String> {
-        entries.keys().map(|key| format!("{key}: {}", Value::from_iter(entries.get(key).cloned()))).collect()
+        entries.keys().map(|key| format!("{key}: {}", entries.get(key).cloned().collect::<Value>())).collect()
     }
 
     #[test]

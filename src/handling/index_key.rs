@@ -184,8 +184,18 @@ mod tests {
 
     #[test]
     fn keys_of_all_types_have_one_order() {
-        let sorted =
-            [json!(null), json!(-1e40), json!(-2), json!(-1.5), json!(false), json!(0.5), json!(1), json!(1.5), json!(u64::MAX), json!(1e40)];
+        let sorted = [
+            json!(null),
+            json!(-1e40),
+            json!(-2),
+            json!(-1.5),
+            json!(false),
+            json!(0.5),
+            json!(1),
+            json!(1.5),
+            json!(u64::MAX),
+            json!(1e40),
+        ];
         let texts = [json!(""), json!("B"), json!("a"), json!([]), json!([1]), json!([1, "a"]), json!(["a"])];
         let keys: Vec<Key> = sorted.iter().chain(&texts).map(key).collect();
         for (index, one) in keys.iter().enumerate() {
@@ -202,6 +212,9 @@ mod tests {
         for value in [json!(null), json!(true), json!(1.0), json!("x"), json!(["a", [1, null]])] {
             assert_eq!(key(&value).to_value(), value);
         }
-        assert_eq!([json!("x"), json!(1), json!(["x", 1]), json!(null)].map(|value| key(&value).to_string()), ["x", "1", "[\"x\",1]", "null"]);
+        assert_eq!(
+            [json!("x"), json!(1), json!(["x", 1]), json!(null)].map(|value| key(&value).to_string()),
+            ["x", "1", "[\"x\",1]", "null"]
+        );
     }
 }

@@ -120,7 +120,7 @@ mod tests {
             }
             let record = kept.clone().unwrap_or_else(|| Record::fresh(now, None));
             let failed = check_limits(&handler, &record, now);
-            let (outcome, _) = failed.unwrap_or_else(|| judge(&handler, &record, verdict.clone(), now, Duration::from_secs(60)));
+            let (outcome, _) = failed.unwrap_or_else(|| judge(&handler, &record, verdict.clone(), now, Duration::from_mins(1)));
             let (effect, record) = conclude(&record, &outcome, false, now);
             let retries = record.as_ref().map_or(String::new(), |record| format!("{}", record.retries));
             effects.push(format!("{effect:?}{retries}"));
@@ -128,6 +128,9 @@ mod tests {
         }
         effects
     }
+
+    /// A case, the policy, the verdicts, the seconds of the events, and their effects.
+    type Row<'a> = (&'a str, Policy, &'a Verdict, &'a [i64], &'a [&'a str]);
 
     #[test]
     fn errors_keep_or_remove_the_entries_and_decide_about_the_next_attempt() {
@@ -137,7 +140,7 @@ mod tests {
         let mode = |errors| Policy { errors: Some(errors), ..Policy::default() };
         let limited = Policy { retries: Some(2), ..mode(ErrorMode::Temporary) };
         let timed = Policy { timeout: Some(Duration::from_secs(70)), ..mode(ErrorMode::Temporary) };
-        let table: [(&str, Policy, &Verdict, &[i64], &[&str]); 7] = [
+        let table: [Row<'_>; 7] = [
             ("ignored by default", Policy::default(), &failed, &[0, 1], &["Keep", "Keep"]),
             ("temporary", Policy::default(), &temporary, &[0, 9, 10, 19, 20], &["Remove1", "-", "Remove2", "-", "Remove3"]),
             ("arbitrary, retried", mode(ErrorMode::Temporary), &failed, &[0, 59, 60], &["Remove1", "-", "Remove2"]),

@@ -4,6 +4,7 @@ use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, Na
 
 use super::context::Context;
 use super::convert;
+use super::subject::Subject;
 use crate::handling::Level;
 
 /// The target of log lines about objects.
@@ -41,10 +42,16 @@ pub(super) fn register(engine: &mut Engine) {
 fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts(native.fn_name())?;
+    let Some(level) = level_in(&context, level) else { return Ok(()) };
     let text = convert::shown(text);
     context.budget().count_output(text.len())?;
     write(context.span(), level, &text);
     Ok(())
+}
+
+/// Index functions run for every event: they log less than other functions.
+fn level_in(context: &Context, level: Level) -> Option<Level> {
+    if matches!(context.subject(), Some(Subject::Index { .. })) { level.terse() } else { Some(level) }
 }
 
 /// Logs a line about an object.

@@ -21,12 +21,14 @@ use super::declaration::{BindingKind, Limits};
 use super::engine::{self, Sizes};
 use super::execution::{Code, Execution, Notes, Task};
 use super::fiber::Fiber;
+use super::index::Indexes;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
 use super::problem::Problem;
 use super::program::Program;
 use super::rng::Rng;
 use super::scripts::Scripts;
+use super::shared::SharedData;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, trace, verdict};
@@ -45,6 +47,8 @@ pub(super) enum Job {
         generation: u64,
         /// The scripts.
         program: Arc<Program>,
+        /// Their indexes.
+        indexes: Arc<Indexes>,
         /// The receiver of the answer.
         reply: oneshot::Sender<Result<(), Vec<Problem>>>,
     },
@@ -121,6 +125,8 @@ pub(super) struct ThreadSettings {
     pub api: Option<Arc<dyn Api>>,
     /// The operator's memory.
     pub memory: memo::Shared,
+    /// The operator's shared data.
+    pub shared: Arc<SharedData>,
 }
 
 /// A script thread.
@@ -164,8 +170,8 @@ impl Thread {
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
             Job::Evaluate(job) => spawn("evaluation of an expression", async move { thread.evaluate(*job).await }),
-            Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
-                let installed = thread.install(generation, program).await;
+            Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
+                let installed = thread.install(generation, program, indexes).await;
                 // The receiver may be gone.
                 let _ = reply.send(installed);
             }),
@@ -191,14 +197,14 @@ impl Thread {
         }
     }
 
-    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
+    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>, indexes: Arc<Indexes>) -> Result<(), Vec<Problem>> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
-        let ThreadSettings { clock, seed, api, .. } = self.settings.clone();
+        let ThreadSettings { clock, seed, api, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, transforms };
+        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, indexes, shared, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())
@@ -237,6 +243,7 @@ impl Thread {
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
         let budget = Budget::new(&binding.limits, stop);
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
+        let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
         let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
@@ -266,13 +273,13 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts } = execution.notes.take();
+        let Notes { records, mut subrefs, messages, attempts, entries } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
         let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
         let settings = is_startup.then(|| execution.outputs.settings.take());
-        Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
+        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled }
     }
 
     async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
@@ -299,10 +306,13 @@ impl Thread {
             let environment = Rc::clone(&scripts.environment);
             let context = super::context::Context::new(environment, context_budget, Mode::Expression);
             let context = context.about(subject.clone(), tracing::Span::current());
+            let environment = Rc::clone(&scripts.environment);
             let offer = Offer {
                 subject: &subject,
                 outputs: &Outputs::of(&subject, Patch::default()),
                 memos: &memos,
+                indexes: &environment.indexes,
+                shared: &environment.shared,
                 is_writable: false,
                 attempt: None,
                 candidate: &evaluation.candidate,
@@ -327,6 +337,15 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
             report_panic(name, &panic_text(&*panic));
         }
     }));
+}
+
+/// Releases the shared state that a call holds, however it ends.
+struct EndOfCall(Rc<Budget>);
+
+impl Drop for EndOfCall {
+    fn drop(&mut self) {
+        self.0.held().release();
+    }
 }
 
 /// Forgets a memo at the end of its call, however that ends.
