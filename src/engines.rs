@@ -5,7 +5,11 @@
 pub mod effects;
 pub mod error;
 pub mod events;
+pub mod indexing;
+pub mod readiness;
 
-pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+pub use effects::{Background, Effects, Environment, IndexEvent, Indexing, Patcher, Scripts};
 pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
+pub use indexing::Indexer;
+pub use readiness::{Blocker, Readiness};

@@ -277,7 +277,7 @@ impl OperatorBuilder<'_> {
             self.reconcile(&item, block, &mut ids);
             self.unsupported(Severity::Error, &item, "reconciliations");
         }
-        for (key, what) in [("timers", "timers"), ("daemons", "daemons"), ("indexes", "indexes"), ("webhooks", "webhooks")] {
+        for (key, what) in [("timers", "timers"), ("daemons", "daemons"), ("webhooks", "webhooks")] {
             if let Some(item) = fields.get(key).filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
                 self.unsupported(Severity::Error, &item, what);
             }

@@ -66,7 +66,8 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
     let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
-    let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
+    let Operator { name, indexes, mut handlers, declaration, settings, defaults, .. } = operator;
+    handlers.splice(0..0, indexes);
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
     let options = host::Options {
@@ -78,6 +79,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
+    if let Some(monitor) = &shared.monitor {
+        monitor.indexes_installed(&name, scripts.indexes());
+    }
     let events = event_stream(shared.monitor.clone(), shared.events, log);
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let earlier = shared.precedence.before(&name);

@@ -8,10 +8,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
-use kopfd::engines::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::{
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, Patcher, Scripts,
+};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::BackgroundDemand;
-use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
+use kopfd::handling::{Handler, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, EventKind, Item, Patch, Reply, Resource, Transform};
 use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
@@ -171,11 +173,11 @@ impl Background for ScriptedWorld {
 }
 
 impl Indexing for ScriptedWorld {
-    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        let IndexEvent { object, event_kind, handlers, .. } = event;
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, event_kind) };
-        let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
-        let selected = select::indexing(&handlers, view, &oracle);
+        let selected = select::indexing(handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
             let shown = json!({"call": self.steps.scripts[handler.target].id, "type": event_kind.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
