@@ -30,6 +30,7 @@ use stored::Storage;
 use tally::Tallies;
 
 pub(super) use progress::Process;
+pub(super) use stored::resource as resource_of;
 pub(super) use tally::{Completions, HandledCauses};
 
 /// Reported violations of a run. A defect may violate an invariant without end.
