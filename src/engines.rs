@@ -6,10 +6,14 @@ pub mod background;
 pub mod effects;
 pub mod error;
 pub mod events;
+pub mod indexing;
 pub mod patching;
 pub mod posting;
+pub mod readiness;
 
 pub use background::BackgroundTasks;
-pub use effects::{Background, Effects, Environment, Indexing, ObjectEvent, Patcher, Scripts};
+pub use effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
+pub use indexing::Indexer;
+pub use readiness::{Blocker, Readiness};

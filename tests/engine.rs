@@ -2,6 +2,7 @@
 
 mod closed_loop;
 mod in_process;
+mod indexing;
 mod layering;
 mod manifests;
 mod observing;

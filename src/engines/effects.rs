@@ -7,13 +7,14 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
 use crate::handling::spawning::BackgroundDemand;
-use crate::handling::{Change, Handler, Predicate, SpawningHandlers};
-use crate::kit::Clock;
+use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHandlers};
+use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
 
 use super::Error;
 use super::events::EventStream;
+use super::readiness::Readiness;
 
 /// Runs scripts.
 pub trait Scripts: Send + Sync {
@@ -74,10 +75,35 @@ pub struct ObjectEvent<'a> {
 
 /// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
-    /// Adds an object to the indexes, or removes it, before it is handled. Called only for kinds with index handlers.
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    /// Changes the entries of an object. Called at each event of kinds with index handlers, before anything else.
+    fn index<'a>(&'a self, _event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Ok(())).boxed()
     }
+
+    /// Removes an object that is deleted, no longer watched, or unreadable.
+    fn unindex(&self, _uid: &str) {}
+
+    /// Returns the readiness of the indexes, which all other handling waits for; `None` if there is nothing to wait for.
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        None
+    }
+}
+
+/// An event of an object to be indexed.
+#[derive(Clone, Copy)]
+pub struct IndexEvent<'a> {
+    /// The object.
+    pub object: &'a Object,
+    /// How the event was received.
+    pub event_kind: EventKind,
+    /// The index handlers of the kind.
+    pub handlers: &'a IndexingHandlers,
+    /// The pause between attempts after arbitrary errors.
+    pub default_backoff: Duration,
+    /// Ends running calls.
+    pub stop: &'a Stop,
+    /// The span of log lines.
+    pub span: &'a tracing::Span,
 }
 
 /// Inputs of decisions besides the object.

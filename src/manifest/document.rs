@@ -275,10 +275,8 @@ impl OperatorBuilder<'_> {
             self.reconcile(&item, block, &mut ids);
             self.unsupported(Severity::Error, &item, "reconciliations");
         }
-        for (key, what) in [("indexes", "indexes"), ("webhooks", "webhooks")] {
-            if let Some(item) = fields.get(key).filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
-                self.unsupported(Severity::Error, &item, what);
-            }
+        if let Some(item) = fields.get("webhooks").filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
+            self.unsupported(Severity::Error, &item, "webhooks");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::handling::{Handler, On};
 use crate::object::{Body, EventKind};
+use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
 use crate::engines::events::{EngineEvent, EventSink};
@@ -50,6 +52,8 @@ pub struct ActivityMonitor {
     broken: Mutex<BTreeMap<String, Broken>>,
     /// Reasons why kinds of the operators are not served, by operator.
     unserved: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The indexes of the operators, by operator.
+    indexes: Mutex<BTreeMap<String, Arc<Indexes>>>,
     changed: Notify,
 }
 
@@ -148,11 +152,22 @@ impl ActivityMonitor {
         self.unserved.lock().values().flatten().cloned().collect()
     }
 
+    /// Records the indexes of an operator.
+    pub fn indexes_installed(&self, operator: &str, indexes: &Arc<Indexes>) {
+        self.indexes.lock().insert(operator.to_owned(), Arc::clone(indexes));
+    }
+
+    /// Returns the indexes of the operators, by operator.
+    pub fn indexes(&self) -> BTreeMap<String, Arc<Indexes>> {
+        self.indexes.lock().clone()
+    }
+
     /// Clears the state of operators that are replaced by others.
     pub fn begin_anew(&self) {
         self.observers.store(0, Ordering::SeqCst);
         self.timer_calls.store(0, Ordering::SeqCst);
         self.unserved.lock().clear();
+        self.indexes.lock().clear();
         self.pending.clear();
     }
 

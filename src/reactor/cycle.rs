@@ -194,7 +194,6 @@ impl<W: Effects> Cycle<'_, W> {
         Situation {
             done: state.done,
             handlers: Presence {
-                indexing: !self.served.handlers.indexing.is_empty(),
                 watching: !self.served.handlers.watching.is_empty(),
                 spawning: !self.served.handlers.spawning.is_empty(),
                 changing: !self.served.handlers.changing.is_empty(),
@@ -212,7 +211,6 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn carry_out(&self, step: Step, state: State) -> Result<State, Error> {
         match step {
-            Step::Index => self.world.index(&self.object(), self.event_kind).await.map(|()| state),
             Step::Detect => self.detect(state),
             Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
             Step::Background => self.update_background(state).await,

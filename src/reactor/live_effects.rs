@@ -17,9 +17,11 @@ use crate::object::{Body, Patch, Resource};
 use crate::script::{Call, Evaluation, Host, Installed, Returned, Subject};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
-use crate::engines::effects::{Background, Effects, Environment, Indexing, ObjectEvent, Patcher, Scripts};
+use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use crate::engines::error::Error;
 use crate::engines::events::EventStream;
+use crate::engines::indexing::Indexer;
+use crate::engines::readiness::Readiness;
 
 /// The effects of one running operator.
 pub struct LiveEffects {
@@ -31,12 +33,14 @@ pub struct LiveEffects {
     /// A reproducible source of randomness, in simulations.
     chance: Option<Mutex<StdRng>>,
     background: Option<BackgroundTasks<Self>>,
+    indexer: Indexer,
 }
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
     pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
-        Self { host, scripts, client, clock, events: EventStream::default(), chance: None, background: None }
+        let indexer = Indexer::new(Arc::clone(scripts.indexes()));
+        Self { host, scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
     }
 
     /// Returns the effects with a stream of events.
@@ -109,8 +113,27 @@ impl Background for LiveEffects {
     }
 }
 
-/// There are no indexes: manifests with them are refused at the start.
-impl Indexing for LiveEffects {}
+impl Indexing for LiveEffects {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        #[cfg(test)]
+        if event.event_kind == crate::object::EventKind::Deleted && super::defects::is_on(super::defects::Defect::KeepsEntries) {
+            return std::future::ready(Ok(())).boxed();
+        }
+        self.indexer.index(self, &self.events, event).boxed()
+    }
+
+    fn unindex(&self, uid: &str) {
+        #[cfg(test)]
+        if super::defects::is_on(super::defects::Defect::KeepsEntries) {
+            return;
+        }
+        self.indexer.remove(uid);
+    }
+
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        Some(self.indexer.readiness())
+    }
+}
 
 impl Environment for LiveEffects {
     fn clock(&self) -> &Clock {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
 
 /// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory; beyond this limit,
@@ -20,6 +21,22 @@ pub struct Event {
     pub event_kind: EventKind,
     /// The object as JSON text. The worker parses it.
     pub raw: Arc<str>,
+    /// Blocks the readiness of the indexes until the object is indexed, or the last copy of the event is dropped.
+    pub blocker: Option<Arc<Blocker>>,
+}
+
+impl Event {
+    /// Returns an event that blocks nothing.
+    pub fn new(event_kind: EventKind, raw: impl Into<Arc<str>>) -> Self {
+        Self { event_kind, raw: raw.into(), blocker: None }
+    }
+
+    /// Ends the blocking of the readiness.
+    pub fn unblock(&self) {
+        if let Some(blocker) = &self.blocker {
+            blocker.release();
+        }
+    }
 }
 
 /// Queues the events of one object. Queued events interrupt the worker's sleep.
@@ -66,6 +83,11 @@ impl Mailbox {
     /// Tells whether the mailbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
+    }
+
+    /// Returns the event that is taken next, which stays queued.
+    pub fn first(&self) -> Option<Event> {
+        self.state.lock().events.front().cloned()
     }
 
     /// Tells whether no events are queued.
@@ -135,7 +157,7 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> Event {
-        Event { event_kind: EventKind::Modified, raw: Arc::from(text) }
+        Event::new(EventKind::Modified, text)
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, ResourceResolver, Seen, Sink, Watcher};
-use crate::handling::{Handler, Lifecycle, Policy};
+use crate::handling::{Handler, Lifecycle, On, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
@@ -26,6 +26,7 @@ use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
+use crate::engines::readiness::Readiness;
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
 const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
@@ -165,7 +166,10 @@ impl<W: Effects + 'static> Observer<W> {
         self.kinds.learn(&scan, groups.as_ref());
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
+        // Nothing is handled before it is known which kinds are indexed.
+        let blocker = self.world.readiness().map(Readiness::block);
         self.reconcile(&stop);
+        drop(blocker);
         if let Some(monitor) = &self.declared.monitor {
             monitor.observer_began();
         }
@@ -394,8 +398,9 @@ impl<W: Effects + 'static> Observer<W> {
             Ok(mut watcher) => {
                 let stop = stop.child();
                 self.watches.insert(key, stop.clone());
+                // Created here, so that the indexes are not ready before the first list.
+                let mut sink = KindSink::new(Arc::clone(&kind));
                 self.tasks.spawn(name.clone(), async move {
-                    let mut sink = KindSink::new(Arc::clone(&kind));
                     watch(name, &mut watcher, &mut sink, &stop).await;
                     if stop.reason() == Some(REASON_GONE) {
                         watcher.uids().for_each(|uid| kind.forget(uid));
@@ -432,7 +437,12 @@ impl<W: Effects + 'static> Observer<W> {
 fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
     let mut kept: Vec<Arc<Handler>> = Vec::new();
     for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
-        match kept.iter().find(|earlier| earlier.id == handler.id && earlier.function != handler.function) {
+        // Indexes have no records on objects, and ids of their own.
+        let is_clash = |earlier: &Handler| {
+            let is_same_group = (earlier.on == On::Index) == (handler.on == On::Index);
+            is_same_group && earlier.id == handler.id && earlier.function != handler.function
+        };
+        match kept.iter().find(|earlier| is_clash(earlier)) {
             None => kept.push(Arc::clone(handler)),
             Some(earlier) => error!(
                 target: "kopfd::reactor",
@@ -543,7 +553,6 @@ impl Sink for ObservationSink {
 mod tests {
     use super::*;
     use crate::cluster::PartialMetadata;
-    use crate::handling::On;
     use crate::telemetry;
     use serde_json::{Value, json};
 

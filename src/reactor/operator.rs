@@ -74,7 +74,7 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     let (poster, posted) = posting::queue(operator.settings.posting.clone());
     let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &operator.settings);
-    let handlers = operator.object_handlers().cloned().collect();
+    let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, declaration, settings, defaults, .. } = operator;
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(declaration).map_err(failed)?;
@@ -87,6 +87,9 @@ pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Sto
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
+    if let Some(monitor) = &shared.monitor {
+        monitor.indexes_installed(&name, scripts.indexes());
+    }
     let mut events = event_stream(shared.monitor.clone(), shared.events, log);
     if poster.posts_logs() {
         events = events.with(Arc::new(LogPoster(poster)));

@@ -78,6 +78,8 @@ impl ReadContext<'_> {
         let operators = operators.and_then(|item| self.operators(&item));
         let declared = operators.iter().flat_map(|operators| operators.iter());
         self.handlers = declared.flat_map(Operator::object_handlers).map(|handler| handler.id.clone()).collect();
+        self.indexes =
+            operators.iter().flat_map(|all| all.iter()).flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();

@@ -1,6 +1,7 @@
 //! The environment of one run: the API server, the clock, and the operators through all their starts and stops.
 
 mod faults;
+mod fresh_indexes;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -339,6 +340,17 @@ impl Environment {
         let _ = admin_client::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
     }
 
+    /// Returns the differences of the operators' indexes from new indexes of the same objects.
+    pub(super) async fn stale_indexes(&self) -> Vec<String> {
+        let current = self.run.lock().await;
+        let Some(run) = current.as_ref() else { return Vec::new() };
+        let mut differences = Vec::new();
+        for (operator, indexes) in self.scenario.operators.iter().zip(run.indexes()) {
+            differences.extend(fresh_indexes::differences(&self.api, &self.scenario, operator, &indexes, &self.clock).await);
+        }
+        differences
+    }
+
     pub(super) async fn broken(&self) -> Vec<Broken> {
         self.run.lock().await.as_ref().map(OperatorRun::broken).unwrap_or_default()
     }
@@ -417,6 +429,13 @@ impl Observations for Environment {
 
     fn names(&self, subject: &Subject) -> Vec<String> {
         self.subjects(subject).map(|subject| subject.name).collect()
+    }
+
+    fn index(&self, name: &str) -> Result<Value, String> {
+        let run = self.run.try_lock().map_err(|_| "the operator is starting".to_owned())?;
+        let run = run.as_ref().ok_or_else(|| "the operator is stopped".to_owned())?;
+        let found = run.indexes().into_iter().find_map(|indexes| indexes.get(name).map(|index| index.to_value()));
+        found.ok_or_else(|| "the operator has no such index".to_owned())
     }
 
     fn timeline(&self) -> &Timeline {

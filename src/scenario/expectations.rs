@@ -7,7 +7,9 @@ use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
-use super::model::{BackgroundExpectation, Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests};
+use super::model::{
+    BackgroundExpectation, Call, Calls, Events, Expectation, IndexExpectation, LogPattern, Logs, ObjectExpectation, Requests,
+};
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
 use super::target;
@@ -18,11 +20,11 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known = ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests"];
+    let known = ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests", "indexes"];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "background", "events", "logs", "requests"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `background`, `events`, `logs`, or `requests`");
+        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `background`, `events`, `logs`, `requests`, or `indexes`");
         return None;
     }
     Some(Expectation {
@@ -32,7 +34,30 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         events: reader.list_of(&fields, "events").iter().filter_map(|item| events(context, item)).collect(),
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
+        indexes: fields.get("indexes").map(|item| indexes(context, &item)).unwrap_or_default(),
     })
+}
+
+/// Reads the contents of indexes by their names.
+fn indexes(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<IndexExpectation> {
+    let reader = context.reader;
+    let Some(entries) = item.entries() else {
+        let message = format!("`indexes` must be a mapping, not {}", item.node.noun());
+        reader.error_with(item, message, "write the contents by names: `indexes: {by_team: {web: [a, b]}}`");
+        return Vec::new();
+    };
+    let read = |(name, item): (&str, Item<'_>)| {
+        // No handlers are known if the manifests have errors.
+        if !context.handlers.is_empty() && !context.indexes.iter().any(|known| known == name) {
+            let names: Vec<&str> = context.indexes.iter().map(String::as_str).collect();
+            let hint = if names.is_empty() { "the operator has no indexes".to_owned() } else { suggestion(name, &names) };
+            reader.key_error(&item, format!("the operator has no index `{name}`"), hint);
+            return None;
+        }
+        let matches = Pattern::read(reader, &context.expressions, &item)?;
+        Some(IndexExpectation { name: name.to_owned(), spot: item.key, matches })
+    };
+    entries.into_iter().filter_map(read).collect()
 }
 
 fn object_expectation(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<ObjectExpectation> {

@@ -33,6 +33,7 @@ use tally::Tallies;
 
 pub(super) use background::TaskEvent;
 pub(super) use progress::Process;
+pub(super) use stored::resource as resource_of;
 pub(super) use tally::{Completions, HandledCauses};
 
 /// Reported violations of a run. A defect may violate an invariant without end.

@@ -194,6 +194,17 @@ pub struct Expectation {
     pub logs: Option<Logs>,
     /// Requests of the operators.
     pub requests: Vec<Requests>,
+    /// Contents of indexes.
+    pub indexes: Vec<IndexExpectation>,
+}
+
+/// The expected content of an index.
+#[derive(Debug, Clone)]
+pub struct IndexExpectation {
+    pub name: String,
+    pub spot: SourceSpan,
+    /// Pattern of its content: a mapping of keys to lists of values.
+    pub matches: Pattern,
 }
 
 /// The expected state of an object.

@@ -11,7 +11,9 @@ use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
-use super::model::{BackgroundExpectation, Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests, Target};
+use super::model::{
+    BackgroundExpectation, Call, Calls, Events, Expectation, IndexExpectation, LogPattern, Logs, ObjectExpectation, Requests, Target,
+};
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
 use super::update::{Fix, ListItem};
@@ -40,6 +42,14 @@ pub trait Observations {
 
     /// Returns all Kubernetes events.
     fn events(&self) -> Vec<Arc<Value>>;
+
+    /// Returns the content of an index.
+    ///
+    /// # Errors
+    /// If it cannot be observed.
+    fn index(&self, _name: &str) -> Result<Value, String> {
+        Err("indexes are in the memory of the operator, and cannot be observed here".to_owned())
+    }
 
     /// Tells whether an object ever existed, as far as known.
     fn has_existed(&self, _seen: &ObservedObject, _namespace: Option<&str>) -> bool {
@@ -114,7 +124,7 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, background, events, logs, requests } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
@@ -133,7 +143,21 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     for requests in requests {
         found.extend(verify_requests(observations, requests));
     }
+    for index in indexes {
+        found.extend(verify_index(observations, index, answers));
+    }
     found
+}
+
+fn verify_index(observations: &impl Observations, index: &IndexExpectation, answers: &mut Answers) -> Vec<Difference> {
+    let IndexExpectation { name, spot, matches } = index;
+    let content = match observations.index(name) {
+        Ok(content) => content,
+        Err(error) => return vec![Difference::new(*spot, format!("index {name}: {error}"))],
+    };
+    let mut mismatches = Vec::new();
+    matches.compare(Some(&content), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
+    mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch)).collect()
 }
 
 fn verify_object(observations: &impl Observations, object_expectation: &ObjectExpectation, answers: &mut Answers) -> Vec<Difference> {
@@ -151,16 +175,17 @@ fn verify_object(observations: &impl Observations, object_expectation: &ObjectEx
             if let Some(pattern) = matches {
                 pattern.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
             }
-            mismatches.into_iter().map(|mismatch| of_mismatch(target, mismatch)).collect()
+            mismatches.into_iter().map(|mismatch| of_mismatch(&target.to_string(), mismatch)).collect()
         }
     }
 }
 
-fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
+fn of_mismatch(subject: &str, mismatch: Mismatch) -> Difference {
     let Mismatch { path, spot, wanted, found, is_plain } = mismatch;
     let found_text = found.as_ref().map_or_else(|| "nothing".to_owned(), shown);
     let fix = found.filter(|_| is_plain).map(|value| Fix::Scalar { spot, value });
-    Difference::new(spot, format!("{target}: {path}: expected {wanted}, found {found_text}")).with_fix(fix)
+    let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    Difference::new(spot, format!("{subject}: {path}expected {wanted}, found {found_text}")).with_fix(fix)
 }
 
 /// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.

@@ -11,6 +11,7 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::api::Api;
 use super::call::{Call, Evaluation, Returned};
+use super::index::Indexes;
 use super::problem::Problem;
 use super::program::Program;
 use super::subject::Subject;
@@ -85,6 +86,7 @@ struct Worker {
 pub struct Installed {
     generation: u64,
     program: Arc<Program>,
+    indexes: Arc<Indexes>,
     threads: Vec<mpsc::WeakUnboundedSender<Job>>,
 }
 
@@ -92,6 +94,11 @@ impl Installed {
     /// Returns the installed program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    /// Returns the indexes, which the scripts read.
+    pub fn indexes(&self) -> &Arc<Indexes> {
+        &self.indexes
     }
 }
 
@@ -115,7 +122,7 @@ impl Host {
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, max_fibers } = options;
-        let settings = ThreadSettings { clock, seed, api, memory: Arc::default() };
+        let settings = ThreadSettings { clock, seed, api, memory: Arc::default(), shared: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
@@ -130,10 +137,12 @@ impl Host {
     pub async fn install(&self, program: Arc<Program>) -> Result<Installed, Vec<Problem>> {
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let threads: Vec<_> = self.threads.iter().map(|worker| worker.jobs.downgrade()).collect();
-        let installed = Installed { generation, program: Arc::clone(&program), threads };
+        let indexes = Arc::new(Indexes::new(&program.declaration.indexes));
+        let installed = Installed { generation, program: Arc::clone(&program), indexes: Arc::clone(&indexes), threads };
         for worker in &self.threads {
             let (reply, answer) = oneshot::channel();
-            let job = Job::Install { generation, program: Arc::clone(&program), reply };
+            let (program, indexes) = (Arc::clone(&program), Arc::clone(&indexes));
+            let job = Job::Install { generation, program, indexes, reply };
             worker.jobs.send(job).map_err(|_| gone())?;
             answer.await.map_err(|_| gone())??;
         }

@@ -42,6 +42,7 @@ pub(super) fn register(engine: &mut Engine) {
 fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts(native.fn_name())?;
+    let Some(level) = level_in(&context, level) else { return Ok(()) };
     let text = convert::shown(text);
     context.budget().count_output(text.len())?;
     write(context.span(), level, &text);
@@ -57,6 +58,11 @@ pub(super) fn post(environment: &Environment, subject: &Subject, level: Level, t
     if let Some(body) = subject.body().filter(|_| subject.posts_logs()) {
         api.post_log(body, level, text);
     }
+}
+
+/// Index functions run for every event: they log less than other functions.
+fn level_in(context: &Context, level: Level) -> Option<Level> {
+    if matches!(context.subject(), Some(Subject::Index { .. })) { level.terse() } else { Some(level) }
 }
 
 /// Logs a line about an object.

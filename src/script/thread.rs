@@ -21,6 +21,7 @@ use super::declaration::{BindingKind, Limits};
 use super::engine::{self, Sizes};
 use super::execution::{Code, Execution, Notes, Task};
 use super::fiber::Fiber;
+use super::index::Indexes;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
 use super::problem::Problem;
@@ -28,6 +29,7 @@ use super::program::Program;
 use super::rng::Rng;
 use super::script_error::Failure;
 use super::scripts::Scripts;
+use super::shared::SharedData;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, time, trace, verdict};
@@ -46,6 +48,8 @@ pub(super) enum Job {
         generation: u64,
         /// The scripts.
         program: Arc<Program>,
+        /// Their indexes.
+        indexes: Arc<Indexes>,
         /// The receiver of the answer.
         reply: oneshot::Sender<Result<(), Vec<Problem>>>,
     },
@@ -124,6 +128,8 @@ pub(super) struct ThreadSettings {
     pub api: Option<Arc<dyn Api>>,
     /// The operator's memory.
     pub memory: memo::Shared,
+    /// The operator's shared data.
+    pub shared: Arc<SharedData>,
 }
 
 /// A script thread.
@@ -170,8 +176,8 @@ impl Thread {
                 spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(subhandlers::is_true(value))).await });
             }
             Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
-            Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
-                let installed = thread.install(generation, program).await;
+            Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
+                let installed = thread.install(generation, program, indexes).await;
                 // The receiver may be gone.
                 let _ = reply.send(installed);
             }),
@@ -197,14 +203,14 @@ impl Thread {
         }
     }
 
-    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
+    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>, indexes: Arc<Indexes>) -> Result<(), Vec<Problem>> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
-        let ThreadSettings { clock, seed, api, .. } = self.settings.clone();
+        let ThreadSettings { clock, seed, api, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, transforms };
+        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, indexes, shared, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())
@@ -243,6 +249,7 @@ impl Thread {
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
         let budget = Budget::new(&binding.limits, stop);
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
+        let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
         let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
@@ -272,13 +279,13 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts } = execution.notes.take();
+        let Notes { records, mut subrefs, messages, attempts, entries } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
         let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
         let settings = is_startup.then(|| execution.outputs.settings.take());
-        Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
+        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled }
     }
 
     async fn evaluate<T: 'static>(self: Rc<Self>, job: EvaluateJob<T>, read: fn(&Dynamic) -> Result<T, Failure>) {
@@ -311,10 +318,13 @@ impl Thread {
             let environment = Rc::clone(&scripts.environment);
             let context = super::context::Context::new(environment, context_budget, Mode::Expression);
             let context = context.about(subject.clone(), tracing::Span::current());
+            let environment = Rc::clone(&scripts.environment);
             let offer = Offer {
                 subject: &subject,
                 outputs: &Outputs::of(&subject, Patch::default()),
                 memos: &memos,
+                indexes: &environment.indexes,
+                shared: &environment.shared,
                 is_writable: false,
                 attempt: None,
                 candidate: &evaluation.candidate,
@@ -339,6 +349,15 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
             report_panic(name, &panic_text(&*panic));
         }
     }));
+}
+
+/// Releases the shared state that a call holds, however it ends.
+struct EndOfCall(Rc<Budget>);
+
+impl Drop for EndOfCall {
+    fn drop(&mut self) {
+        self.0.held().release();
+    }
 }
 
 /// Forgets a memo at the end of its call, however that ends.

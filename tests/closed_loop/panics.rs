@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
 use kopfd::engines::{
-    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, ObjectEvent, Patcher, Scripts,
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts,
 };
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
@@ -17,7 +17,7 @@ use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 use serde_json::{Value, json};
 
 use crate::world::scripted::ScriptedWorld;
@@ -121,9 +121,13 @@ impl Background for Panicking {
 }
 
 impl Indexing for Panicking {
-    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
         point("index");
-        self.world.index(object, event_kind)
+        self.world.index(event)
+    }
+
+    fn unindex(&self, _uid: &str) {
+        point("unindex");
     }
 }
 
@@ -231,7 +235,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         let mut sink = KindSink::new(Arc::clone(&kind));
         sink.listed().await;
         loop {
-            let Event { event_kind, raw } = server.next_event().await;
+            let Event { event_kind, raw, .. } = server.next_event().await;
             let head = PartialMetadata::of(&raw).expect("the server sends objects");
             sink.seen(Seen { event_kind, head: &head, text: &raw, resource: &scene.served.resource }).await;
         }

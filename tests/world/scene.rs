@@ -102,6 +102,7 @@ impl Scene {
             expected: Expected::default(),
             read: kopfd::cluster::watch::read,
             attempt: Attempt::default(),
+            is_indexed_ahead: false,
         }
     }
 

@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
 use kopfd::engines::background::{BackgroundOptions, InstantExit, TaskOptions};
 use kopfd::engines::{Background, BackgroundTasks, Effects, EngineEvent, Environment, Error, EventSink, EventStream};
-use kopfd::engines::{Indexing, ObjectEvent, Patcher, Scripts};
+use kopfd::engines::{IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::BackgroundDemand;
-use kopfd::handling::{Handler, IndexingHandlers, On, Verdict, filter, select};
+use kopfd::handling::{Handler, On, Verdict, filter, select};
 use kopfd::kit::Clock;
-use kopfd::object::{Body, BodyFunction, EventKind, Item, Patch, Reply, Resource, Transform};
-use kopfd::script::{Call, Evaluation, Object, Returned, Stopped, Subject};
+use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Transform};
+use kopfd::script::{Call, Evaluation, Returned, Stopped, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -184,11 +184,11 @@ impl Background for ScriptedWorld {
 }
 
 impl Indexing for ScriptedWorld {
-    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        let IndexEvent { object, event_kind, handlers, .. } = event;
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, event_kind) };
-        let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
-        let selected = select::indexing(&handlers, view, &oracle);
+        let selected = select::indexing(handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
             let shown = json!({"call": self.steps.scripts[handler.target].id, "type": event_kind.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });

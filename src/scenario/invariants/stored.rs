@@ -116,7 +116,7 @@ impl Storage {
 }
 
 /// Returns the resource of an object as discovery describes it.
-fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
+pub(in crate::scenario) fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
     let text = |key: &str| body.get(key).and_then(Value::as_str);
     let kind = &registry.by_kind(text("apiVersion")?, text("kind")?)?.kind;
     Some(Resource {
