@@ -2,10 +2,17 @@
 //!
 //! Each one has rules that decide, and tasks that wait and act by its [`Effects`].
 
+pub mod activities;
 pub mod effects;
+pub mod endpoints;
 pub mod error;
 pub mod events;
+pub mod health;
+pub mod metrics;
 
+pub use activities::{Activities, ActivityError};
 pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+pub use endpoints::{Endpoints, LivenessUrl};
 pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
+pub use health::Health;

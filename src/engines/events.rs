@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
 use crate::handling::{Handler, Level, Message, Outcome, Reason};
+use crate::manifest::operator::Moment;
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
 
@@ -57,6 +58,26 @@ pub enum EngineEvent<'a> {
     AttemptJudged {
         /// The object.
         body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+        /// The outcome.
+        outcome: &'a Outcome,
+    },
+    /// A handler of an activity is called.
+    ActivityCalled {
+        /// The activity.
+        activity: Moment,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+    },
+    /// An attempt of a handler of an activity was judged, including one that was not made because of a limit.
+    ActivityJudged {
+        /// The activity.
+        activity: Moment,
         /// The handler.
         handler: &'a Handler,
         /// The attempts made before.

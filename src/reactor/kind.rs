@@ -11,6 +11,7 @@ use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
 use crate::object::{EventKind, ObjectKey};
+use crate::telemetry::metrics::{KindMetrics, WatchGauge, WatchState};
 use crate::telemetry::object_span;
 
 use super::activity::ActivityMonitor;
@@ -20,6 +21,7 @@ use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
+use crate::engines::health::{Health, WatchReporter};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
@@ -50,6 +52,9 @@ pub struct Kind<W: Effects> {
     first_cycles: Arc<Semaphore>,
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
+    health: Health,
+    metrics: Option<KindMetrics>,
+    worker_limit: Option<usize>,
     read: Read,
 }
 
@@ -67,6 +72,9 @@ impl<W: Effects + 'static> Kind<W> {
             first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
             calls: Stop::new(),
             monitor: None,
+            health: Health::default(),
+            metrics: None,
+            worker_limit,
             read: cluster::watch::read,
         }
     }
@@ -74,6 +82,17 @@ impl<W: Effects + 'static> Kind<W> {
     /// Returns the kind with a monitor of its workers and watches.
     pub fn with_monitor(self, monitor: Option<Arc<ActivityMonitor>>) -> Self {
         Self { monitor, ..self }
+    }
+
+    /// Returns the kind with a registry of the health of its watches.
+    pub fn with_health(self, health: Health) -> Self {
+        Self { health, ..self }
+    }
+
+    /// Returns the kind with metrics of its watches, queues and workers.
+    pub fn measured(self, metrics: KindMetrics) -> Self {
+        let queues = Queues::new(self.worker_limit).measured(metrics.clone());
+        Self { queues: Arc::new(queues), metrics: Some(metrics), ..self }
     }
 
     /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
@@ -140,6 +159,7 @@ impl<W: Effects> Claim<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.worker_began();
         }
+        kind.metrics.iter().for_each(KindMetrics::worker_began);
         Self { kind, uid, mailbox }
     }
 }
@@ -150,6 +170,7 @@ impl<W: Effects> Drop for Claim<W> {
         if let Some(monitor) = &self.kind.monitor {
             monitor.worker_ended();
         }
+        self.kind.metrics.iter().for_each(KindMetrics::worker_ended);
     }
 }
 
@@ -199,6 +220,8 @@ fn span(served: &Served, head: &PartialMetadata<'_>, uid: &str) -> Span {
 pub struct KindSink<W: Effects> {
     kind: Arc<Kind<W>>,
     is_listed: bool,
+    reporter: WatchReporter,
+    gauge: Option<WatchGauge>,
 }
 
 impl<W: Effects> KindSink<W> {
@@ -207,7 +230,15 @@ impl<W: Effects> KindSink<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.watch_began();
         }
-        Self { kind, is_listed: false }
+        let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
+        let gauge = kind.metrics.as_ref().map(KindMetrics::watch);
+        Self { kind, is_listed: false, reporter, gauge }
+    }
+
+    fn set(&mut self, state: WatchState) {
+        if let Some(gauge) = &mut self.gauge {
+            gauge.set(state);
+        }
     }
 
     fn note_list(&mut self) {
@@ -215,6 +246,8 @@ impl<W: Effects> KindSink<W> {
             monitor.listed();
         }
         self.is_listed = true;
+        self.reporter.listed();
+        self.set(WatchState::Watching);
     }
 }
 
@@ -230,6 +263,9 @@ impl<W: Effects> Drop for KindSink<W> {
 impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
+        if let Some(metrics) = &kind.metrics {
+            metrics.event(seen.event_kind, kind.world.clock().now().as_millisecond() as f64 / 1000.0);
+        }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
             None => match seen.body() {
@@ -252,7 +288,15 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.note_list();
     }
 
+    fn opened(&mut self) {
+        self.reporter.opened();
+        self.set(WatchState::Watching);
+    }
+
     fn request_failed(&mut self, error: &cluster::Error) {
+        self.set(WatchState::Failing);
+        self.kind.metrics.iter().for_each(KindMetrics::watch_failed);
+        self.reporter.failed(&error.chain(), matches!(error.status(), Some(403 | 404 | 405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
     }

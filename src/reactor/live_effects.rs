@@ -20,8 +20,8 @@ use crate::engines::events::EventStream;
 
 /// The effects of one running operator.
 pub struct LiveEffects {
-    host: Host,
-    scripts: Installed,
+    host: Arc<Host>,
+    scripts: Arc<Installed>,
     client: Client,
     clock: Clock,
     events: EventStream,
@@ -31,8 +31,8 @@ pub struct LiveEffects {
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
-    pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
-        Self { host, scripts, client, clock, events: EventStream::default(), chance: None }
+    pub fn new(host: impl Into<Arc<Host>>, scripts: impl Into<Arc<Installed>>, client: Client, clock: Clock) -> Self {
+        Self { host: host.into(), scripts: scripts.into(), client, clock, events: EventStream::default(), chance: None }
     }
 
     /// Returns the effects with a stream of events.
@@ -57,6 +57,24 @@ impl Scripts for LiveEffects {
 
     fn forget(&self, memo: &Arc<str>) {
         self.host.forget(memo);
+    }
+}
+
+/// The installed scripts of an operator alone, for calls that need no cluster.
+pub struct HostScripts {
+    /// The host.
+    pub host: Arc<Host>,
+    /// The scripts.
+    pub scripts: Arc<Installed>,
+}
+
+impl Scripts for HostScripts {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.host.call(&self.scripts, call).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 }
 

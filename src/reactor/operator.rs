@@ -1,22 +1,35 @@
 //! One operator, from its checked manifest to its last worker.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use crate::cluster::{self, Client, ObjectClient, ResourceResolver};
+use parking_lot::Mutex;
+
+use crate::cluster::transport::Login;
+use crate::cluster::{self, Client, ConnectionSettings, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop};
-use crate::manifest::{Operator, settings};
+use crate::manifest::operator::Moment;
+use crate::manifest::{Operator, Settings};
 use crate::script::host::{self, Threads};
-use crate::script::{Host, Problem, Program};
+use crate::script::{Credentials, Host, Installed, Problem, Program};
 
 use super::activity::ActivityMonitor;
 use super::change_log::ChangeLog;
-use super::live_effects::LiveEffects;
+use super::live_effects::{HostScripts, LiveEffects};
 use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
+use crate::engines::activities::login::{ActivityLogin, Server};
+use crate::engines::activities::probes::Probes;
+use crate::engines::activities::{Activities, ActivityError};
+use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
+use crate::engines::health::Health;
+use crate::engines::metrics::MetricsSink;
+use crate::telemetry::OperatorMetrics;
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -37,6 +50,45 @@ pub struct Shared {
     pub script_threads: Threads,
     /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
+    /// The times after which an exiting process is killed.
+    pub exit_timeouts: ExitTimeouts,
+    /// The endpoints of the process.
+    pub endpoints: Endpoints,
+}
+
+/// The time after which the exiting process is killed: the longest of its operators.
+#[derive(Debug, Clone, Default)]
+pub struct ExitTimeouts(Arc<Mutex<BTreeMap<String, Option<Duration>>>>);
+
+impl ExitTimeouts {
+    /// Sets the time of an operator; `None` means no limit.
+    pub fn set(&self, operator: &str, timeout: Option<Duration>) {
+        self.0.lock().insert(operator.to_owned(), timeout);
+    }
+
+    /// Returns the longest time; `None` if no operator has a limit.
+    pub fn longest(&self) -> Option<Duration> {
+        self.0.lock().values().copied().flatten().max()
+    }
+}
+
+/// How an operator connects to the API server.
+pub struct Access {
+    /// The login of operators without login functions.
+    pub login: Box<dyn Login>,
+    /// The server of operators with login functions.
+    pub server: ServerChoice,
+    /// The credentials of the built-in logins, for login functions.
+    pub credentials: Arc<dyn Credentials>,
+}
+
+/// The server of an operator with login functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerChoice {
+    /// The one that the login functions name.
+    Declared,
+    /// Always that of the default login: the embedded API server.
+    Default,
 }
 
 /// Why an operator cannot run.
@@ -53,37 +105,124 @@ pub enum ServeError {
     /// The system cannot create the script threads.
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
+    /// A startup handler has failed.
+    #[error(transparent)]
+    Startup(ActivityError),
+    /// There are no usable credentials.
+    #[error("cannot connect to the cluster")]
+    Login(#[source] cluster::Error),
     /// The kinds of the cluster cannot be discovered.
     #[error("failed to discover the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
+    /// A cleanup handler has failed.
+    #[error(transparent)]
+    Cleanup(ActivityError),
 }
 
-/// Serves an operator until the stop is requested.
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last.
 ///
 /// # Errors
-/// If its scripts cannot be installed, or the discovery fails at the start.
-pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+/// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
+/// with login functions also ends if a later login fails.
+pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+    let settings = operator.settings.clone();
+    let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
+    let started = start(&operator, access, &shared, &stop).await?;
+    let activities = Arc::clone(&started.activities);
+    let settings = match activities.start_up(settings, &stop).await {
+        Ok(settings) => settings,
+        Err(ActivityError::Stopped) => return Ok(()),
+        Err(failed) => return Err(ServeError::Startup(failed)),
+    };
+    drop(starting);
+    shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
+    started.client.configure(connection(&settings));
+    let limit = settings.process.ultimate_exiting_timeout;
+    let probes = shared.endpoints.register(&operator.name, Probes::new(Arc::clone(&activities), stop.clone()));
+    let served = run(operator, started, settings, shared, stop).await;
+    drop(probes);
+    let cleaned = activities.clean_up(limit).await.map_err(ServeError::Cleanup);
+    served.and(cleaned)
+}
+
+/// An operator whose scripts are installed.
+struct Started {
+    host: Arc<Host>,
+    scripts: Arc<Installed>,
+    client: Client,
+    kinds: Arc<ResourceResolver>,
+    activities: Arc<Activities>,
+    events: EventStream,
+}
+
+/// Installs the scripts of an operator. The client logs in with its first request.
+async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop) -> Result<Started, ServeError> {
+    let Operator { name, settings, .. } = operator;
+    let Access { login, server, credentials } = access;
+    let own = Arc::new(OnceLock::new());
+    let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
+    let login: Box<dyn Login> = match (has_login, server) {
+        (false, _) => login,
+        (true, ServerChoice::Declared) => Box::new(ActivityLogin::new(Server::Declared, Arc::clone(&own), stop.clone())),
+        (true, ServerChoice::Default) => Box::new(ActivityLogin::new(Server::Fixed(login), Arc::clone(&own), stop.clone())),
+    };
+    let client = Client::new(login, connection(settings), shared.clock.clone());
+    let metrics = shared.endpoints.metrics.operator(name);
+    client.measure(metrics.clone());
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
-    let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds)).logged_by(log.clone());
-    let Operator { name, handlers, declaration, settings, defaults, .. } = operator;
+    let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
+    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds)).logged_by(log.clone());
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
-    let program = Program::load(declaration).map_err(failed)?;
+    let program = Program::load(operator.declaration.clone()).map_err(failed)?;
     let options = host::Options {
         threads: shared.script_threads,
         clock: shared.clock.clone(),
         seed: shared.seed,
         api: Some(Arc::new(api)),
+        credentials: Some(credentials),
         ..host::Options::default()
     };
-    let host = Host::start(options).map_err(ServeError::Threads)?;
-    let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
-    let events = event_stream(shared.monitor.clone(), shared.events, log);
+    let host = Arc::new(Host::start(options).map_err(ServeError::Threads)?);
+    let scripts = Arc::new(host.install(Arc::new(program)).await.map_err(failed)?);
+    let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics)));
+    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log);
+    let calls = Arc::new(HostScripts { host: Arc::clone(&host), scripts: Arc::clone(&scripts) });
+    let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
+    let activities = Arc::new(activities);
+    own.set(Arc::downgrade(&activities)).expect("the activities are given once");
+    Ok(Started { host, scripts, client, kinds, activities, events })
+}
+
+/// Logs in and watches until the stop is requested, or the login functions fail.
+async fn run(operator: Operator, started: Started, settings: Settings, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+    let Operator { name, handlers, defaults, .. } = operator;
+    let Started { host, scripts, client, kinds, activities, events } = started;
+    tokio::select! {
+        biased;
+        () = stop.requested() => return Ok(()),
+        logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
+    }
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let earlier = shared.precedence.before(&name);
-    let declared =
-        Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
-    Observer::new(declared, Arc::new(effects), client, kinds).run(stop).await.map_err(ServeError::Discovery)
+    let declared = Declared {
+        earlier,
+        sub_defaults: defaults,
+        monitor: shared.monitor,
+        health: shared.endpoints.health,
+        metrics: shared.endpoints.metrics.operator(&name),
+        ..declare(&name, handlers, &settings, shared.scope)
+    };
+    let own_stop = stop.child();
+    let mut served = std::pin::pin!(Observer::new(declared, Arc::new(effects), client.clone(), kinds).run(own_stop.clone()));
+    tokio::select! {
+        ended = &mut served => ended.map_err(ServeError::Discovery),
+        failure = client.login_failed(), if activities.has(Moment::Login) => {
+            own_stop.request("the login has failed");
+            // The error of the discovery would only repeat that of the login.
+            let _ = served.await;
+            if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
+        }
+    }
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
@@ -93,8 +232,8 @@ fn event_stream(monitor: Option<Arc<ActivityMonitor>>, followers: EventStream, l
     sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }
 
-fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, scope: Scope) -> Declared {
-    let settings::Settings { queueing, persistence, execution, scanning, .. } = settings;
+fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope) -> Declared {
+    let Settings { queueing, persistence, execution, scanning, .. } = settings;
     Declared {
         name: Arc::from(name),
         handlers: handlers.into_iter().map(Arc::new).collect(),
@@ -103,6 +242,8 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         default_backoff: execution.default_backoff,
         sub_defaults: Policy::default(),
         monitor: None,
+        health: Health::default(),
+        metrics: OperatorMetrics::default(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings {
             consistency_timeout: persistence.consistency_timeout,
@@ -117,7 +258,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
 }
 
 /// Returns the client settings of an operator.
-pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluster::Watching) {
+pub fn connection(settings: &Settings) -> ConnectionSettings {
     let networking = cluster::Networking {
         request_timeout: settings.networking.request_timeout,
         connect_timeout: settings.networking.connect_timeout,
@@ -132,17 +273,17 @@ pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluste
         reconnect_backoff: settings.watching.reconnect_backoff,
         inactivity_timeout: Some(settings.watching.inactivity_timeout),
     };
-    (networking, watching)
+    ConnectionSettings { networking, watching }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::manifest::settings;
 
     #[test]
     fn the_client_behaves_as_the_settings_say() {
-        let mut settings = settings::Settings::default();
+        let mut settings = Settings::default();
         let seconds = Duration::from_secs;
         settings.networking = settings::Networking {
             request_timeout: Some(seconds(1)),
@@ -158,7 +299,7 @@ mod tests {
             reconnect_backoff: seconds(8),
             inactivity_timeout: seconds(9),
         };
-        let (networking, watching) = connection(&settings);
+        let ConnectionSettings { networking, watching } = connection(&settings);
         let of_requests = (networking.request_timeout, networking.connect_timeout, networking.error_backoffs);
         assert_eq!(of_requests, (Some(seconds(1)), Some(seconds(2)), vec![seconds(3), seconds(4)]));
         let flags = (networking.enforce_retry_after, networking.trust_env);

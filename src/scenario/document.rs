@@ -77,7 +77,11 @@ impl ReadContext<'_> {
         let operators = reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
         let operators = operators.and_then(|item| self.operators(&item));
         let declared = operators.iter().flat_map(|operators| operators.iter());
-        self.handlers = declared.flat_map(|operator| &operator.handlers).map(|handler| handler.id.clone()).collect();
+        let handlers = declared.flat_map(|operator| {
+            let activities = operator.activities.iter().map(|activity| &activity.handler);
+            operator.handlers.iter().chain(activities).map(|handler| handler.id.clone())
+        });
+        self.handlers = handlers.collect();
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();

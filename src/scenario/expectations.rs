@@ -6,7 +6,7 @@ use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
-use super::model::{Call, Calls, Events, Expectation, LogPattern, Logs, ObjectExpectation, Requests};
+use super::model::{Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, LogPattern, Logs, ObjectExpectation, Requests};
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
 use super::target;
@@ -17,11 +17,11 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests"];
+    let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests", "exit", "probes"];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "events", "logs", "requests"];
+    let subjects = ["object", "calls", "events", "logs", "requests", "exit", "probes"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `events`, `logs`, or `requests`");
+        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `events`, `logs`, `requests`, `exit`, or `probes`");
         return None;
     }
     Some(Expectation {
@@ -30,6 +30,8 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         events: reader.list_of(&fields, "events").iter().filter_map(|item| events(context, item)).collect(),
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
+        exit: fields.get("exit").and_then(|item| exit(context, &item)),
+        probes: fields.get("probes").and_then(|item| probes(context, &item)),
     })
 }
 
@@ -123,7 +125,7 @@ fn handler(context: &ReadContext<'_>, item: &Item<'_>, id: &str) -> Option<Strin
     }
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = suggestion(id, &names);
-    context.reader.error_with(item, format!("the operator has no handler `{id}` of changes or events"), hint);
+    context.reader.error_with(item, format!("the operator has no handler `{id}`"), hint);
     None
 }
 
@@ -175,6 +177,32 @@ fn logs(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Logs> {
     let fields = reader.fields(item, "the logs", &["includes", "excludes"])?;
     let lines = |key: &str| reader.list_of(&fields, key).iter().filter_map(read).collect();
     Some(Logs { includes: lines("includes"), excludes: lines("excludes") })
+}
+
+/// Reads an expected exit: its code, or a mapping with the message.
+fn exit(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedExit> {
+    let reader = context.reader;
+    let spot = item.node.spot;
+    if !matches!(item.node.kind, Kind::Map(_)) {
+        return Some(ExpectedExit { spot, code: reader.whole(item, 0)?, message: None });
+    }
+    let fields = reader.fields(item, "an exit", &["code", "message"])?;
+    let code = reader.required(&fields, "code", "write `code: 1` for a failure")?;
+    let message = fields.get("message").and_then(|item| pattern_of_text(context, &item));
+    Some(ExpectedExit { spot, code: reader.whole(&code, 0)?, message })
+}
+
+/// Reads the expected answer of the probes.
+fn probes(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedProbes> {
+    let reader = context.reader;
+    let fields = reader.fields(item, "the probes", &["status", "results", "message"])?;
+    let status = match fields.get("status") {
+        Some(item) => reader.whole(&item, 100)?,
+        None => 200,
+    };
+    let results = fields.get("results").and_then(|item| Pattern::read(reader, &context.expressions, &item));
+    let message = fields.get("message").and_then(|item| pattern_of_text(context, &item));
+    Some(ExpectedProbes { spot: item.node.spot, status, results, message })
 }
 
 /// Reads expected requests, of one object or a list.

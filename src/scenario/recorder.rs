@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use crate::engines::{EngineEvent, EventSink};
 use crate::handling::message::seconds;
 use crate::handling::{Handler, Outcome, Reason, Verdict};
+use crate::manifest::operator::Moment;
 use crate::object::EventKind;
 use crate::reactor::activity::shown;
 
@@ -20,6 +21,8 @@ pub(super) struct TimelineRecorder {
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
     pub process: Process,
+    /// The operator's name.
+    pub operator: String,
     /// Running and scheduled calls of this run.
     pub pending_calls: Arc<Mutex<PendingCalls>>,
 }
@@ -69,6 +72,25 @@ impl EventSink for TimelineRecorder {
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(outcome) });
             }
+            EngineEvent::ActivityCalled { activity, handler, retry } => {
+                let subject = self.operator_subject();
+                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+                self.timeline.add(Event::Called { subject, call: call(handler, retry), reason: describe_activity(activity) });
+            }
+            EngineEvent::ActivityJudged { activity, handler, retry, outcome } => {
+                let subject = self.operator_subject();
+                match outcome.delay.filter(|_| !outcome.is_final) {
+                    None => self.pending_calls.lock().ended(&subject, &handler.id),
+                    Some(delay) => {
+                        let at = self.timeline.elapsed().saturating_add(delay);
+                        self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
+                    }
+                }
+                // The results of logins are secrets.
+                let is_secret = activity == Moment::Login && outcome.is_final && outcome.error.is_none();
+                let outcome = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
+            }
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }
@@ -76,6 +98,23 @@ impl EventSink for TimelineRecorder {
 
     fn wants_states(&self) -> bool {
         true
+    }
+}
+
+impl TimelineRecorder {
+    /// Returns the subject of activities.
+    fn operator_subject(&self) -> Subject {
+        let text = str::to_owned;
+        Subject { group: text("kopfd.dev"), kind: text("Operator"), namespace: String::new(), name: self.operator.clone() }
+    }
+}
+
+fn describe_activity(activity: Moment) -> &'static str {
+    match activity {
+        Moment::Startup => "a startup activity",
+        Moment::Cleanup => "a cleanup activity",
+        Moment::Login => "a login",
+        Moment::Probe => "a probe",
     }
 }
 

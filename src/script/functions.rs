@@ -6,6 +6,7 @@ mod adopting;
 mod environment;
 mod errors;
 mod k8s;
+mod login;
 pub(super) mod moments;
 mod options;
 mod random;
@@ -31,6 +32,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         k8s::register,
+        login::register,
         moments::register,
         regexp::register,
         templates::register,

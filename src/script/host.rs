@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::api::Api;
+use super::api::{Api, Credentials};
 use super::call::{Call, Evaluation, Returned};
 use super::problem::Problem;
 use super::program::Program;
@@ -39,6 +39,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// The cluster, if there is one.
     pub api: Option<Arc<dyn Api>>,
+    /// The credentials of the built-in logins, for login functions.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// Limit of running and waiting scripts.
     pub max_fibers: usize,
 }
@@ -63,7 +65,7 @@ impl Default for Threads {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, max_fibers: MAX_FIBERS }
+        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, credentials: None, max_fibers: MAX_FIBERS }
     }
 }
 
@@ -112,8 +114,8 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, seed, api, max_fibers } = options;
-        let settings = ThreadSettings { clock, seed, api, memory: Arc::default() };
+        let Options { threads, clock, seed, api, credentials, max_fibers } = options;
+        let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
