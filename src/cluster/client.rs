@@ -459,9 +459,10 @@ impl Client {
                     vault.logins += 1;
                     vault.session().expect("a login returns credentials")
                 };
-                match need {
-                    Need::Initial => debug!(server = session.connection.server, "Connected."),
-                    _ => info!(server = session.connection.server, "Logged in anew."),
+                if need == Need::Initial {
+                    debug!(server = session.connection.server, "Connected.");
+                } else {
+                    info!(server = session.connection.server, "Logged in anew.");
                 }
                 renewal.failure = None;
                 self.inner.failed.send_replace(None);

@@ -125,7 +125,7 @@ fn health(reasons: std::collections::BTreeSet<String>) -> Answer {
     if reasons.is_empty() {
         return Answer::text(200, "ok\n");
     }
-    Answer::text(503, reasons.into_iter().map(|reason| format!("{reason}\n")).collect::<String>())
+    Answer::text(503, reasons.into_iter().collect::<Vec<_>>().join("\n") + "\n")
 }
 
 impl Drop for Registration {

@@ -96,7 +96,7 @@ mod tests {
         let mut run = run();
         assert_eq!(due(&run, 0), ["a", "b", "c"]);
         run.conclude("a", Outcome::success(None), at(0));
-        run.conclude("b", Outcome::retry(Some(Duration::from_secs(60)), "later"), at(0));
+        run.conclude("b", Outcome::retry(Some(Duration::from_mins(1)), "later"), at(0));
         run.conclude("c", Outcome::retry(Some(Duration::from_secs(10)), "soon"), at(0));
         assert_eq!((due(&run, 0).len(), run.delay(at(0))), (0, Some(Duration::from_secs(10))));
         assert_eq!(due(&run, 10), ["c"]);

@@ -210,7 +210,8 @@ mod tests {
         for (section, keys) in settings_reader::KNOWN {
             let mut found: Vec<&str> = tree[section].as_object().unwrap().keys().map(String::as_str).collect();
             let mut known = keys.to_vec();
-            (found.sort_unstable(), known.sort_unstable());
+            found.sort_unstable();
+            known.sort_unstable();
             assert_eq!(found, known, "{section}");
         }
         assert_eq!(tree.as_object().unwrap().len(), settings_reader::KNOWN.len());

@@ -296,7 +296,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     fn request_failed(&mut self, error: &cluster::Error) {
         self.set(WatchState::Failing);
         self.kind.metrics.iter().for_each(KindMetrics::watch_failed);
-        self.reporter.failed(&error.chain(), matches!(error.status(), Some(403 | 404 | 405)));
+        self.reporter.failed(&error.chain(), matches!(error.status(), Some(403..=405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
     }

@@ -280,18 +280,16 @@ impl Environment {
         let mut failed = None;
         for task in run.tasks {
             let abort = task.abort_handle();
-            match tokio::time::timeout_at(deadline, task).await {
-                Ok(ended) => {
-                    failed = failed.or(match operator_run::exit_of(ended) {
-                        Some(Exit::Broken(text)) => Some(text),
-                        Some(Exit::Unreachable(_)) | None => None,
-                    });
-                }
-                Err(_) => {
-                    self.record("the operator does not stop in time, and is killed".to_owned());
-                    run.transport.disconnect();
-                    abort.abort();
-                }
+            if let Ok(ended) = tokio::time::timeout_at(deadline, task).await {
+                // In a cluster, an operator that cannot reach the server is restarted.
+                failed = failed.or(operator_run::exit_of(ended).and_then(|exit| match exit {
+                    Exit::Broken(text) => Some(text),
+                    Exit::Unreachable(_) => None,
+                }));
+            } else {
+                self.record("the operator does not stop in time, and is killed".to_owned());
+                run.transport.disconnect();
+                abort.abort();
             }
         }
         failed

@@ -138,7 +138,7 @@ mod tests {
         let (scripts, probes) = probes(Duration::from_secs(1), None, &[]);
         let all = join_all((0..10).map(|_| probes.results())).await;
         assert!(all.iter().all(|ended| **ended.as_ref().unwrap() == [("probe".to_owned(), json!(0))]));
-        tokio::time::sleep(MAX_AGE - Duration::from_millis(1)).await;
+        tokio::time::sleep(MAX_AGE.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(**probes.results().await.unwrap(), [("probe".to_owned(), json!(0))]);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(**probes.results().await.unwrap(), [("probe".to_owned(), json!(1))]);
