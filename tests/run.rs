@@ -432,6 +432,7 @@ fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
 fn the_endpoints_answer_while_slow_clients_hold_their_connections() {
     let cluster = Cluster::start();
     let activities = "  activities:\n    startup: [{id: begin, run: 'memo.begun = true;'}]\n    \
+         login: [{id: sign_in, run: 'return login::kubeconfig();'}]\n    \
          probe: [{id: backlog, run: 'return #{begun: memo.begun};'}]\n";
     cluster.write("operator.yaml", &format!("{}{activities}", operator("create", "return #{done: true};")));
     let mut command = cluster.kopfd();
@@ -463,6 +464,7 @@ fn the_endpoints_answer_while_slow_clients_hold_their_connections() {
         r#"kopfd_handler_calls_total{operator="tested",handler="begin",outcome="succeeded"} 1"#,
         r#"kopfd_watches{operator="tested",resource="configmaps.v1",state="watching"} 1"#,
         r#"kopfd_logins_total{operator="tested",outcome="succeeded"} 1"#,
+        r#"kopfd_handler_calls_total{operator="tested",handler="sign_in",outcome="succeeded"} 1"#,
         r#"kopfd_api_requests_total{operator="tested",verb="list",resource="configmaps.v1",code="200"} 1"#,
         r#"kopfd_workers{operator="tested",resource="configmaps.v1"} 0"#,
         r#"kopfd_queue_events{operator="tested",resource="configmaps.v1"} 0"#,

@@ -133,3 +133,83 @@ impl Drop for Registration {
         self.endpoints.probes.lock().remove(&self.operator);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use futures::future::BoxFuture;
+    use serde_json::json;
+
+    use super::*;
+    use crate::engines::activities::Activities;
+    use crate::engines::effects::Scripts;
+    use crate::engines::events::EventStream;
+    use crate::handling::{Handler, On, Verdict};
+    use crate::kit::{Clock, Stop};
+    use crate::manifest::Settings;
+    use crate::manifest::operator::{Activity, Moment};
+    use crate::object::Patch;
+    use crate::script::{Call, Evaluation, Returned, Subject};
+
+    /// Handlers return their ids; the one with the id `bad` fails, and `silent` returns nothing.
+    struct Ids;
+
+    impl Scripts for Ids {
+        fn call<'a>(&'a self, handler: &'a Handler, _: Call) -> BoxFuture<'a, Returned> {
+            let verdict = match handler.id.as_str() {
+                "bad" => Verdict::Permanent { text: "no disk".to_owned() },
+                "silent" => Verdict::Returned(None),
+                id => Verdict::Returned(Some(json!(id))),
+            };
+            std::future::ready(Returned::new(verdict, Patch::default())).boxed()
+        }
+
+        fn evaluate<'a>(&'a self, _: &'a Subject, _: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+            std::future::ready(Ok(true)).boxed()
+        }
+    }
+
+    fn register(endpoints: &Endpoints, operator: &str, ids: &[&str]) -> Registration {
+        let declared = ids.iter().map(|id| Activity { handler: Handler::simple(id, On::Activity), moment: Moment::Probe });
+        let settings = Settings::default();
+        let activities = Activities::new(Arc::new(Ids), declared.collect(), &settings, Clock::system(), EventStream::default());
+        endpoints.register(operator, Probes::new(Arc::new(activities), Stop::new()))
+    }
+
+    async fn ask(endpoints: &Endpoints, path: &str) -> (u16, String) {
+        let answer = endpoints.answer(path, "/healthz").await;
+        (answer.status, answer.body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn probes_of_several_operators_have_their_names_as_prefixes() {
+        let endpoints = Endpoints::default();
+        assert_eq!(ask(&endpoints, "/healthz").await, (503, "no operator is running\n".to_owned()));
+        let one = register(&endpoints, "one", &["alive", "silent"]);
+        assert_eq!(ask(&endpoints, "/healthz").await, (200, r#"{"alive":"alive"}"#.to_owned()));
+        let other = register(&endpoints, "other", &[]);
+        assert_eq!(ask(&endpoints, "/healthz").await, (200, r#"{"one/alive":"alive"}"#.to_owned()));
+        drop(other);
+        let broken = register(&endpoints, "broken", &["bad"]);
+        let text = "operator 'broken': the probe 'bad' has failed: no disk\n";
+        assert_eq!(ask(&endpoints, "/healthz").await, (500, text.to_owned()));
+        drop((one, broken));
+        assert_eq!(ask(&endpoints, "/healthz").await.0, 503);
+        endpoints.started(3).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_paths_are_those_of_health_and_metrics() {
+        let endpoints = Endpoints::default();
+        assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\n".to_owned()));
+        let gates = (endpoints.health.gate("index 'a' is being filled"), endpoints.health.gate("operator 'b' is starting"));
+        assert_eq!(ask(&endpoints, "/readyz").await, (503, "index 'a' is being filled\noperator 'b' is starting\n".to_owned()));
+        assert_eq!(ask(&endpoints, "/livez").await, (200, "ok\n".to_owned()));
+        drop(gates);
+        assert!(ask(&endpoints, "/metrics").await.1.contains("kopfd_build_info{"));
+        assert_eq!(ask(&endpoints, "/elsewhere").await.0, 404);
+        // The path of the URL precedes the others.
+        let answer = endpoints.answer("/livez", "/livez").await;
+        assert_eq!(answer.status, 503);
+    }
+}

@@ -53,7 +53,7 @@ pub struct Kind<W: Effects> {
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
     health: Health,
-    metrics: Option<KindMetrics>,
+    metrics: Option<Arc<KindMetrics>>,
     worker_limit: Option<usize>,
     read: Read,
 }
@@ -91,7 +91,8 @@ impl<W: Effects + 'static> Kind<W> {
 
     /// Returns the kind with metrics of its watches, queues and workers.
     pub fn measured(self, metrics: KindMetrics) -> Self {
-        let queues = Queues::new(self.worker_limit).measured(metrics.clone());
+        let metrics = Arc::new(metrics);
+        let queues = Queues::new(self.worker_limit).measured(Arc::clone(&metrics));
         Self { queues: Arc::new(queues), metrics: Some(metrics), ..self }
     }
 
@@ -159,7 +160,7 @@ impl<W: Effects> Claim<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.worker_began();
         }
-        kind.metrics.iter().for_each(KindMetrics::worker_began);
+        kind.metrics.iter().for_each(|metrics| metrics.worker_began());
         Self { kind, uid, mailbox }
     }
 }
@@ -170,7 +171,7 @@ impl<W: Effects> Drop for Claim<W> {
         if let Some(monitor) = &self.kind.monitor {
             monitor.worker_ended();
         }
-        self.kind.metrics.iter().for_each(KindMetrics::worker_ended);
+        self.kind.metrics.iter().for_each(|metrics| metrics.worker_ended());
     }
 }
 
@@ -231,7 +232,7 @@ impl<W: Effects> KindSink<W> {
             monitor.watch_began();
         }
         let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
-        let gauge = kind.metrics.as_ref().map(KindMetrics::watch);
+        let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
         Self { kind, is_listed: false, reporter, gauge }
     }
 
@@ -295,7 +296,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
 
     fn request_failed(&mut self, error: &cluster::Error) {
         self.set(WatchState::Failing);
-        self.kind.metrics.iter().for_each(KindMetrics::watch_failed);
+        self.kind.metrics.iter().for_each(|metrics| metrics.watch_failed());
         self.reporter.failed(&error.chain(), matches!(error.status(), Some(403..=405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");

@@ -29,7 +29,7 @@ pub struct Event {
 pub struct Mailbox {
     state: Mutex<State>,
     arrived: Notify,
-    metrics: Option<KindMetrics>,
+    metrics: Option<Arc<KindMetrics>>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct State {
 
 impl Mailbox {
     /// Returns a mailbox whose events are counted.
-    pub fn measured(metrics: Option<KindMetrics>) -> Self {
+    pub fn measured(metrics: Option<Arc<KindMetrics>>) -> Self {
         Self { metrics, state: Mutex::default(), arrived: Notify::default() }
     }
 
@@ -65,7 +65,7 @@ impl Mailbox {
         let mut state = self.state.lock();
         if state.events.is_empty() {
             state.events.push_back((event, Instant::now()));
-            self.metrics.iter().for_each(KindMetrics::queued);
+            self.metrics.iter().for_each(|metrics| metrics.queued());
         }
     }
 

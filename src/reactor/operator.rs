@@ -137,6 +137,9 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Sto
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
+    if let Some(log) = &started.log {
+        log.set_prefix(settings.persistence.storages.prefix());
+    }
     let limit = settings.process.ultimate_exiting_timeout;
     let probes = shared.endpoints.register(&operator.name, Probes::new(Arc::clone(&activities), stop.clone()));
     let served = run(operator, started, settings, shared, stop).await;
@@ -153,6 +156,7 @@ struct Started {
     kinds: Arc<ResourceResolver>,
     activities: Arc<Activities>,
     events: EventStream,
+    log: Option<Arc<ChangeLog>>,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -185,18 +189,18 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let host = Arc::new(Host::start(options).map_err(ServeError::Threads)?);
     let scripts = Arc::new(host.install(Arc::new(program)).await.map_err(failed)?);
     let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics)));
-    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log);
+    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::new(HostScripts { host: Arc::clone(&host), scripts: Arc::clone(&scripts) });
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { host, scripts, client, kinds, activities, events })
+    Ok(Started { host, scripts, client, kinds, activities, events, log })
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
 async fn run(operator: Operator, started: Started, settings: Settings, shared: Shared, stop: Stop) -> Result<(), ServeError> {
     let Operator { name, handlers, defaults, .. } = operator;
-    let Started { host, scripts, client, kinds, activities, events } = started;
+    let Started { host, scripts, client, kinds, activities, events, .. } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),

@@ -15,7 +15,7 @@ pub struct Queues {
     mailboxes: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
     /// The limit of concurrent workers, if there is one.
     permits: Option<Arc<Semaphore>>,
-    metrics: Option<KindMetrics>,
+    metrics: Option<Arc<KindMetrics>>,
 }
 
 /// The result of adding an event.
@@ -36,7 +36,7 @@ impl Queues {
     }
 
     /// Returns the queues with metrics of their events.
-    pub fn measured(self, metrics: KindMetrics) -> Self {
+    pub fn measured(self, metrics: Arc<KindMetrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
