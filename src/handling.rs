@@ -7,6 +7,7 @@
 //! [`attempt`] turns each call into an outcome; [`conclude::conclude`] decides which records are stored and purged, and when the next
 //! attempt is due.
 
+pub mod activity;
 pub mod attempt;
 pub mod cause;
 pub mod conclude;
@@ -31,6 +32,7 @@ pub mod spawning;
 pub mod subhandling;
 pub mod timer;
 
+pub use activity::{ActivityRun, FailedHandler};
 pub use cause::{Cause, Change, Reason};
 pub use conclude::Decision;
 pub use filter::{Answers, Candidate, Predicates, Question, Unsettled};

@@ -28,6 +28,8 @@ pub mod operator;
 pub mod ranges;
 pub mod reader;
 pub mod settings;
+pub mod settings_table;
+pub mod settings_tree;
 pub mod source;
 pub mod suggest;
 pub mod tree;

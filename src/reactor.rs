@@ -3,6 +3,7 @@
 //! `handling` makes the decisions; the reactor waits and carries them out.
 
 pub mod activity;
+pub mod built_in_credentials;
 pub mod change_log;
 pub mod changes;
 pub mod cycle;
@@ -24,6 +25,7 @@ pub mod throttle;
 pub mod worker;
 
 pub use activity::ActivityMonitor;
+pub use built_in_credentials::BuiltInCredentials;
 pub use cycle::Served;
 pub use live_effects::LiveEffects;
 pub use mailbox::{Event, Mailbox};

@@ -5,6 +5,7 @@
 mod chaos;
 mod compare;
 mod count;
+mod credentials;
 mod document;
 mod environment;
 mod execute;
@@ -41,4 +42,4 @@ pub use run::{RunResult, run};
 pub use steps::WORDS as STEPS;
 pub use timeline::{Event, Subject, Timeline};
 pub use update::{Updated, update};
-pub use verify::{Difference, Observations, ObservedObject, verify};
+pub use verify::{Difference, Exited, Observations, ObservedObject, ProbeAnswer, verify};

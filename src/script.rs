@@ -68,7 +68,7 @@ mod verdict;
 mod view;
 mod warnings;
 
-pub use api::{Api, ApiError};
+pub use api::{Api, ApiError, Credentials};
 pub use call::{Attempted, Call, Evaluation, Returned, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};

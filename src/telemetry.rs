@@ -1,7 +1,8 @@
-//! Logging: its set-up, and the form of log lines.
+//! Logging: its set-up, and the form of log lines. Metrics.
 
 pub mod layer;
 pub mod line;
+pub mod metrics;
 pub mod options;
 pub mod reference;
 pub mod stderr;
@@ -22,6 +23,7 @@ pub use tracing::subscriber::DefaultGuard;
 use crate::kit::Clock;
 
 pub use line::{Format, Line};
+pub use metrics::{KindMetrics, Metrics, OperatorMetrics};
 pub use options::{Options, Verbosity};
 pub use reference::{ObjectReference, object_span};
 pub(crate) use stderr::batch_lines_of;

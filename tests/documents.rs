@@ -252,6 +252,52 @@ fn the_tables_of_faults_and_options_are_those_of_the_code() {
     assert_eq!(first_words("Options"), options.collect());
 }
 
+#[test]
+fn the_table_of_settings_is_that_of_the_code() {
+    let document = text_of(&root().join("docs/settings.md"));
+    let known = manifest::settings_table::TABLE.map(|one| {
+        let name = format!("`{}.{}`", one.section, one.key);
+        vec![name, one.kind.to_owned(), format!("`{}`", one.default_text()), one.meaning.to_owned()]
+    });
+    assert_eq!(rows(&document, "All settings"), known);
+}
+
+#[test]
+fn the_table_of_metrics_is_that_of_the_code() {
+    let document = text_of(&root().join("docs/metrics.md"));
+    let known = kopfd::telemetry::metrics::TABLE.map(|one| {
+        let labels: Vec<String> = one.labels.iter().map(|label| format!("`{label}`")).collect();
+        vec![format!("`{}`", one.name), one.kind.as_str().to_owned(), labels.join(", "), one.help.to_owned()]
+    });
+    assert_eq!(rows(&document, "All metrics"), known);
+}
+
+#[test]
+fn alert_rules_and_the_dashboard_use_metrics_and_labels_that_exist() {
+    let table = kopfd::telemetry::metrics::TABLE;
+    let metric = Regex::new(r"\bkopfd_[a-z_]+").expect("the pattern is valid");
+    let grouped = Regex::new(r"by \(([a-z, ]+)\)").expect("the pattern is valid");
+    let mut used = BTreeSet::new();
+    let dashboard: serde_json::Value = serde_json::from_str(&text_of(&root().join("manifests/monitoring/dashboard.json"))).expect("JSON");
+    let alerts = kopfd::object::yaml::parse(&text_of(&root().join("manifests/monitoring/alerts.yaml"))).expect("YAML").remove(0);
+    let of_panels =
+        dashboard["panels"].as_array().into_iter().flatten().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let of_rules = alerts["spec"]["groups"][0]["rules"].as_array().into_iter().flatten();
+    for expression in of_panels.chain(of_rules).filter_map(|one| one["expr"].as_str()) {
+        for found in metric.find_iter(expression).map(|found| found.as_str()) {
+            let base = found.trim_end_matches("_bucket");
+            let known = table.iter().find(|one| one.name == base).unwrap_or_else(|| panic!("{expression}: there is no metric {found}"));
+            for labels in grouped.captures_iter(expression) {
+                let mut labels = labels[1].split(", ").filter(|label| *label != "le");
+                assert!(labels.all(|label| known.labels.contains(&label)), "{expression}: {found} has {:?}", known.labels);
+            }
+            used.insert(base.to_owned());
+        }
+    }
+    let unused: Vec<&str> = table.iter().map(|one| one.name).filter(|name| !used.contains(*name)).collect();
+    assert!(unused.is_empty(), "neither an alert nor a panel shows {unused:?}");
+}
+
 /// Runs the command of a README block after `$ cargo run -- `, and returns the expected block.
 fn as_it_comes(command: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder for the kubeconfig");

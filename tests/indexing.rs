@@ -5,20 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, bootstrap};
-use kopfd::cluster::Networking;
-use kopfd::engines::EventStream;
+use kopfd::cluster::in_process::InProcess;
+use kopfd::engines::{Endpoints, EventStream};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest;
-use kopfd::reactor::operator::{self, Shared};
+use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Scope};
-use kopfd::script::Threads;
+use kopfd::script::{Credentials, Threads};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::world::api_server::{api_server, client, spawn_controllers};
+use super::world::api_server::{api_server, spawn_controllers};
 use super::world::in_virtual_time;
 use super::world::log::collect_messages;
 
@@ -31,6 +33,19 @@ struct Cluster {
     tasks: Tasks<()>,
     operator: Option<JoinHandle<()>>,
     folder: tempfile::TempDir,
+}
+
+/// There are no built-in logins here.
+struct NoCredentials;
+
+impl Credentials for NoCredentials {
+    fn service_account(&self) -> BoxFuture<'_, Result<Option<Value>, String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn kubeconfig(&self, _context: Option<String>) -> BoxFuture<'_, Result<Option<Value>, String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 fn configmap(name: &str, team: &str) -> Value {
@@ -74,7 +89,8 @@ impl Cluster {
         let loaded = manifest::load(&[self.folder.path().join("operator.yaml")]);
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let operator = loaded.operators.into_iter().next().unwrap();
-        let client = client(&self.api, Networking::default(), &self.clock).await;
+        let login = Box::new(InProcess::new(Service::new(self.api.clone())));
+        let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(NoCredentials) };
         let shared = Shared {
             clock: self.clock.clone(),
             scope: Scope::Cluster,
@@ -84,8 +100,10 @@ impl Cluster {
             has_change_log: false,
             script_threads: Threads::Current,
             seed: Some(1),
+            exit_timeouts: ExitTimeouts::default(),
+            endpoints: Endpoints::default(),
         };
-        let serving = operator::serve(operator, client, shared, self.stop.clone());
+        let serving = operator::serve(operator, access, shared, self.stop.clone());
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));
     }
 

@@ -9,7 +9,7 @@ use http::Method;
 use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, apply};
-use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
@@ -18,6 +18,7 @@ use kopfd::reactor::observer::{Declared, Observer};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Scope, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
+use kopfd::telemetry::OperatorMetrics;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -157,6 +158,8 @@ impl Cluster {
             scope: settled.scope,
             earlier: Precedence::default(),
             monitor: Some(Arc::clone(&monitor)),
+            health: Health::default(),
+            metrics: OperatorMetrics::default(),
         };
         let kinds = Arc::new(ResourceResolver::new(client.clone()));
         let observer = Observer::new(declared, Arc::clone(&world), client, kinds);

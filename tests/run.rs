@@ -416,3 +416,79 @@ fn address(hex: &str) -> std::net::IpAddr {
     let bytes: Vec<u8> = (0..4).flat_map(word).collect();
     std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap()).into()
 }
+
+/// Sends a request to an address over a connection of its own, and returns the status and the whole answer.
+fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
+}
+
+#[test]
+fn the_endpoints_answer_while_slow_clients_hold_their_connections() {
+    let cluster = Cluster::start();
+    let activities = "  activities:\n    startup: [{id: begin, run: 'memo.begun = true;'}]\n    \
+         login: [{id: sign_in, run: 'return login::kubeconfig();'}]\n    \
+         probe: [{id: backlog, run: 'return #{begun: memo.begun};'}]\n";
+    cluster.write("operator.yaml", &format!("{}{activities}", operator("create", "return #{done: true};")));
+    let mut command = cluster.kopfd();
+    command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_LIVENESS", "http://127.0.0.1:0/healthz");
+    let mut run = Process::start(&mut command);
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.find(|line| line.contains("Probes are answered at")).unwrap();
+    let address = told.rsplit_once('(').unwrap().1.trim_end_matches(").").to_owned();
+    let log = std::thread::spawn(move || lines.count());
+    cluster.client().wait_until_handled("default", "one");
+    cluster.client().wait_until_handled("other", "two");
+
+    let slow: Vec<_> = (0..150).map(|_| std::net::TcpStream::connect(&address).unwrap()).collect();
+    let (status, answer) = ask(&address, "GET", "/healthz");
+    assert!(status == 200 && answer.ends_with(r#"{"backlog":{"begun":true}}"#), "{answer}");
+    assert!(answer.contains("content-type: application/json; charset=utf-8"), "{answer}");
+    drop(slow);
+    for path in ["/readyz", "/livez"] {
+        let (status, answer) = ask(&address, "GET", path);
+        assert!(status == 200 && answer.ends_with("ok\n"), "{answer}");
+    }
+    let (status, answer) = ask(&address, "HEAD", "/healthz");
+    assert!(status == 200 && answer.ends_with("\r\n\r\n"), "{answer}");
+    assert_eq!((ask(&address, "GET", "/elsewhere").0, ask(&address, "POST", "/healthz").0), (404, 405));
+    let (status, text) = ask(&address, "GET", "/metrics");
+    assert_eq!(status, 200);
+    for sample in [
+        r#"kopfd_handler_calls_total{operator="tested",handler="handler",outcome="succeeded"} 2"#,
+        r#"kopfd_handler_calls_total{operator="tested",handler="begin",outcome="succeeded"} 1"#,
+        r#"kopfd_watches{operator="tested",resource="configmaps.v1",state="watching"} 1"#,
+        r#"kopfd_logins_total{operator="tested",outcome="succeeded"} 1"#,
+        r#"kopfd_handler_calls_total{operator="tested",handler="sign_in",outcome="succeeded"} 1"#,
+        r#"kopfd_api_requests_total{operator="tested",verb="list",resource="configmaps.v1",code="200"} 1"#,
+        r#"kopfd_workers{operator="tested",resource="configmaps.v1"} 0"#,
+        r#"kopfd_queue_events{operator="tested",resource="configmaps.v1"} 0"#,
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
+    }
+    run.signal("TERM");
+    assert_eq!(run.wait(LIMIT).code(), Some(0));
+    log.join().unwrap();
+}
+
+#[test]
+fn a_liveness_url_that_cannot_be_used_ends_the_command() {
+    let cluster = Cluster::start();
+    cluster.write("operator.yaml", &operator("create", "return 1;"));
+    let arguments = ["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--liveness"];
+    let invalid = output(cluster.kopfd().args(arguments).arg("https://127.0.0.1:1/healthz"));
+    assert_eq!(invalid.status.code(), Some(2));
+    let printed = String::from_utf8(invalid.stderr).unwrap();
+    assert!(printed.contains("expected a URL that begins with http://, such as http://0.0.0.0:8080/healthz"), "{printed}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/healthz", taken.local_addr().unwrap());
+    let failed = output(cluster.kopfd().args(arguments).arg(&url));
+    assert_eq!(failed.status.code(), Some(1));
+    let printed = String::from_utf8(failed.stderr).unwrap();
+    assert!(printed.contains(&format!("Cannot listen for probes at {url}: ")), "{printed}");
+}

@@ -14,7 +14,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{Client, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::handling::{Reason, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::Resource;
@@ -129,8 +129,8 @@ impl Transport for Ticking {
 }
 
 impl Login for Ticking {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        std::future::ready(Ok(Connection::over(self.clone(), "memory"))).boxed()
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
+        std::future::ready(Ok(vec![Connection::over(self.clone(), "memory")])).boxed()
     }
 }
 

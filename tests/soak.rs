@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{Applied, Client, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle};
@@ -135,8 +135,8 @@ impl Transport for Memory {
 }
 
 impl Login for Memory {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
-        std::future::ready(Ok(Connection::over(self.clone(), "memory"))).boxed()
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
+        std::future::ready(Ok(vec![Connection::over(self.clone(), "memory")])).boxed()
     }
 }
 

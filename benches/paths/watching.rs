@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{Applied, Client, ConnectionSettings, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, Verdict};
@@ -209,9 +209,9 @@ impl Transport for Memory {
 const EMPTY_LIST: &[u8] = br#"{"metadata":{"resourceVersion":"1"},"items":[]}"#;
 
 impl Login for Memory {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
         let connection = Connection::over(self.clone(), "memory");
-        std::future::ready(Ok(connection)).boxed()
+        std::future::ready(Ok(vec![connection])).boxed()
     }
 }
 

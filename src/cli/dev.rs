@@ -7,7 +7,7 @@ mod objects;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::apiserver::http::kubeconfig::Kubeconfig;
 use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
-use crate::cluster::{Client, config};
-use crate::engines::EventStream;
+use crate::cluster::config::{self, BuiltIn, CredentialSources};
+use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
-use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, Scope};
+use crate::reactor::{ActivityMonitor, BuiltInCredentials, Scope};
 use crate::script::Threads;
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -136,22 +136,18 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         has_change_log: true,
         script_threads: Threads::default(),
         seed: None,
+        exit_timeouts: ExitTimeouts::default(),
+        endpoints: Endpoints::default(),
     };
-    let ended = match Revision::start(operators, options, &shared).await {
-        Err(problem) => Err(problem),
-        Ok(revision) => {
-            let mut session = Session { options, paths, shared, objects, revision, is_outdated: false };
-            let ended = session.run(&mut files, &mut signals).await;
-            session.revision.end().await;
-            ended
-        }
-    };
+    let revision = Revision::start(operators, options, &shared);
+    let mut session = Session { options, paths, shared, objects, revision, is_outdated: false };
+    let end = session.run(&mut files, &mut signals).await;
+    session.revision.end().await;
     stop.request("done");
     server.finish(STOP_TIMEOUT).await;
     if let Err(problem) = kubeconfig.remove() {
         print_error(&format!("cannot remove {}: {problem}", options.kubeconfig_out.display()));
     }
-    let end = ended?;
     if let Some(why) = end.why {
         print_error(&why);
     }
@@ -211,7 +207,7 @@ struct End {
 
 impl Session<'_> {
     /// Runs until a signal arrives or, with `--once`, everything has settled.
-    async fn run(&mut self, files: &mut Files, signals: &mut Signals) -> Result<End, String> {
+    async fn run(&mut self, files: &mut Files, signals: &mut Signals) -> End {
         let is_once = self.options.once;
         let Timeout { text, limit } = &self.options.timeout;
         let deadline = Instant::now().checked_add(*limit).unwrap_or_else(|| Instant::now() + FOREVER);
@@ -224,15 +220,15 @@ impl Session<'_> {
             };
             tokio::select! {
                 biased;
-                code = signals.next() => return Ok(if is_once { interrupted_end(code) } else { End { code: SUCCESS, why: None } }),
+                code = signals.next() => return if is_once { interrupted_end(code) } else { End { code: SUCCESS, why: None } },
                 Some(ended) = self.revision.tasks.next_ended() => {
                     if log_end(&ended) && is_once {
-                        return Ok(End { code: FAILURE, why: Some(format!("the operator '{}' cannot run", ended.name)) });
+                        return End { code: FAILURE, why: Some(format!("the operator '{}' cannot run", ended.name)) };
                     }
                 }
-                () = settled, if is_once => return Ok(settled_end(&monitor)),
-                () = tokio::time::sleep_until(deadline), if is_once => return Ok(timed_out_end(&monitor, operators, text)),
-                changed = files.changed() => self.apply_changes(files, changed).await?,
+                () = settled, if is_once => return settled_end(&monitor),
+                () = tokio::time::sleep_until(deadline), if is_once => return timed_out_end(&monitor, operators, text),
+                changed = files.changed() => self.apply_changes(files, changed).await,
             }
         }
     }
@@ -242,7 +238,7 @@ impl Session<'_> {
     }
 
     /// Applies changes of files: first the objects, then the operators.
-    async fn apply_changes(&mut self, files: &mut Files, changed: Changed) -> Result<(), String> {
+    async fn apply_changes(&mut self, files: &mut Files, changed: Changed) {
         self.is_outdated |= changed.of_operators;
         let loaded = load(&self.paths, Target::Embedded);
         match &loaded {
@@ -255,9 +251,8 @@ impl Session<'_> {
             self.is_outdated = false;
             self.revision.end().await;
             self.monitor().begin_anew();
-            self.revision = Revision::start(operators, self.options, &self.shared).await?;
+            self.revision = Revision::start(operators, self.options, &self.shared);
         }
-        Ok(())
     }
 }
 
@@ -309,16 +304,14 @@ struct Revision {
 }
 
 impl Revision {
-    async fn start(operators: Vec<Operator>, options: &Options, shared: &Shared) -> Result<Self, String> {
+    fn start(operators: Vec<Operator>, options: &Options, shared: &Shared) -> Self {
         let (mut tasks, stop, count) = (Tasks::default(), Stop::new(), operators.len());
         let shared = Shared { precedence: Precedence::of(&operators), ..shared.clone() };
         for operator in operators {
-            let (networking, watching) = operator::connection(&operator.settings);
-            let connection = config::Options { kubeconfig: Some(options.kubeconfig_out.clone()), context: None, networking, watching };
-            let client = Client::connect(connection, shared.clock.clone()).await.map_err(|problem| problem.chain())?;
-            tasks.spawn(operator.name.clone(), operator::serve(operator, client, shared.clone(), stop.child()));
+            let access = access(&options.kubeconfig_out);
+            tasks.spawn(operator.name.clone(), operator::serve(operator, access, shared.clone(), stop.child()));
         }
-        Ok(Self { tasks, count, stop })
+        Self { tasks, count, stop }
     }
 
     async fn end(&mut self) {
@@ -331,6 +324,16 @@ impl Revision {
         if tokio::time::timeout(STOP_TIMEOUT, ends).await.is_err() {
             self.tasks.finish(Duration::ZERO).await;
         }
+    }
+}
+
+/// Returns the access of operators to the embedded API server: login functions run, but do not choose another server.
+fn access(kubeconfig: &Path) -> Access {
+    let built_in = || config::Options { kubeconfig: Some(kubeconfig.to_owned()), ..config::Options::default() };
+    Access {
+        login: Box::new(BuiltIn::new(built_in(), CredentialSources::of_process())),
+        server: ServerChoice::Default,
+        credentials: Arc::new(BuiltInCredentials::of_process(built_in())),
     }
 }
 

@@ -1,21 +1,23 @@
 //! `kopfd run`: runs operators on a cluster until a signal arrives.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::cluster::{self, Client, config};
-use crate::engines::EventStream;
+use crate::cluster::config::{self, BuiltIn, CredentialSources};
+use crate::engines::endpoints::server::Server;
+use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Ended, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
-use crate::reactor::Scope;
-use crate::reactor::operator::{self, ServeError, Shared};
+use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
+use crate::reactor::{BuiltInCredentials, Scope};
 use crate::script::{Problem, Threads};
 use crate::telemetry::{self, Verbosity};
 
@@ -52,6 +54,10 @@ pub(super) struct Options {
     /// The context of the kubeconfig.
     #[arg(long, env = "KOPFD_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
+    /// Answer at this URL with the results of the probes, and on the same port at /readyz and /livez, such as
+    /// http://0.0.0.0:8080/healthz.
+    #[arg(long, short = 'L', env = "KOPFD_LIVENESS", value_name = "URL", value_parser = LivenessUrl::parse)]
+    pub liveness: Option<LivenessUrl>,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -154,33 +160,72 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
 
 async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock, script_threads: Threads) -> u8 {
     let stop = Stop::new();
-    let exit_timeout = operators.iter().filter_map(|operator| operator.settings.process.ultimate_exiting_timeout).max();
+    let exit_timeouts = ExitTimeouts::default();
+    for operator in &operators {
+        exit_timeouts.set(&operator.name, operator.settings.process.ultimate_exiting_timeout);
+    }
     let mut watchdog = Tasks::default();
-    watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeout));
+    watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
     let precedence = Precedence::of(&operators);
+    let endpoints = Endpoints::default();
     let events = EventStream::default();
-    let shared = Shared { precedence, clock, scope, monitor: None, events, has_change_log: false, script_threads, seed: None };
+    let shared = Shared {
+        precedence,
+        clock,
+        scope,
+        monitor: None,
+        events,
+        has_change_log: false,
+        script_threads,
+        seed: None,
+        exit_timeouts,
+        endpoints: endpoints.clone(),
+    };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
+    let count = operators.len();
     for operator in operators {
         let name = operator.name.clone();
         info!(target: "kopfd", version = env!("CARGO_PKG_VERSION"), "Operator '{name}' starts.");
-        match connect(options, &operator, &shared.clock).await {
-            Ok(client) => tasks.spawn(name, operator::serve(operator, client, shared.clone(), stop.child())),
-            Err(failure) => {
-                error!(target: "kopfd", "Cannot connect to the cluster: {}", failure.chain());
-                is_failed = true;
-                stop.request("an operator cannot start");
+        tasks.spawn(name, operator::serve(operator, access(options), shared.clone(), stop.child()));
+    }
+    if options.liveness.is_some() {
+        let health = endpoints.health.clone();
+        watchdog.spawn("heartbeat", async move { health.beat().await });
+    }
+    let mut server = None;
+    loop {
+        tokio::select! {
+            ended = tasks.next_ended() => {
+                let Some(ended) = ended else { break };
+                is_failed |= log_end(&ended);
+            }
+            () = endpoints.started(count), if server.is_none() && !is_failed => match listen(options, &endpoints).await {
+                Ok(listening) => server = Some(listening),
+                Err(()) => is_failed = true,
             }
         }
-    }
-    while let Some(ended) = tasks.next_ended().await {
-        is_failed |= log_end(&ended);
         if is_failed {
             stop.request("an operator cannot continue");
         }
     }
+    drop(server);
     if is_failed { FAILURE } else { SUCCESS }
+}
+
+/// Starts the endpoints, if they are wanted. As in kopf, they exist only after the startup of all operators. Logs a failure.
+async fn listen(options: &Options, endpoints: &Endpoints) -> Result<Option<Server>, ()> {
+    let Some(url) = &options.liveness else { return Ok(None) };
+    match Server::start(url, endpoints.clone()).await {
+        Ok(server) => {
+            info!(target: "kopfd", "Probes are answered at {} ({}).", url, server.address());
+            Ok(Some(server))
+        }
+        Err(failure) => {
+            error!(target: "kopfd", "Cannot listen for probes at {url}: {failure}");
+            Err(())
+        }
+    }
 }
 
 /// Logs the end of an operator. Returns whether it has failed.
@@ -202,10 +247,14 @@ pub(super) fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
     !matches!(ended.result, Some(Ok(Ok(()))) | None)
 }
 
-async fn connect(options: &Options, operator: &Operator, clock: &Clock) -> Result<Client, cluster::Error> {
-    let (networking, watching) = operator::connection(&operator.settings);
-    let connection = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), networking, watching };
-    Client::connect(connection, clock.clone()).await
+fn access(options: &Options) -> Access {
+    let built_in =
+        || config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..config::Options::default() };
+    Access {
+        login: Box::new(BuiltIn::new(built_in(), CredentialSources::of_process())),
+        server: ServerChoice::Declared,
+        credentials: Arc::new(BuiltInCredentials::of_process(built_in())),
+    }
 }
 
 fn script_problem(problem: &Problem) -> String {
@@ -214,7 +263,7 @@ fn script_problem(problem: &Problem) -> String {
 }
 
 /// Stops everything at the first signal; ends the process at the second one, or when the exit timeout is over.
-async fn handle_signals(stop: Stop, exit_timeout: Option<Duration>) {
+async fn handle_signals(stop: Stop, exit_timeouts: ExitTimeouts) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
         warn!(target: "kopfd", "Cannot listen for signals. The process can only be killed.");
         return;
@@ -228,7 +277,7 @@ async fn handle_signals(stop: Stop, exit_timeout: Option<Duration>) {
     let first = next().await;
     info!(target: "kopfd", "Signal {first} is received. The operator is stopping.");
     stop.request(first);
-    let limit = exit_timeout.unwrap_or(Duration::MAX);
+    let limit = exit_timeouts.longest().unwrap_or(Duration::MAX);
     if let Ok(second) = tokio::time::timeout(limit, next()).await {
         warn!(target: "kopfd", "Signal {second} is received again. The process ends at once.");
     } else {

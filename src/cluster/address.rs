@@ -67,6 +67,40 @@ pub fn query(parameters: &[(&str, &str)]) -> String {
     query
 }
 
+/// Returns the verb and the resource of a request for metrics; the resource has no name of an object.
+pub(super) fn classify(method: &http::Method, path: &str) -> (&'static str, String) {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut segments = path.trim_matches('/').split('/');
+    let (group, version) = match segments.next() {
+        Some("apis") => (segments.next().unwrap_or_default(), segments.next()),
+        _ => ("", segments.next()),
+    };
+    let rest: Vec<&str> = segments.collect();
+    // A namespace has subresources of its own.
+    let rest = match rest.as_slice() {
+        ["namespaces", _, "status" | "finalize"] => rest.as_slice(),
+        ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
+        all => all,
+    };
+    let (Some(version), Some(plural)) = (version, rest.first()) else { return ("get", "discovery".to_owned()) };
+    let dot = if group.is_empty() { "" } else { "." };
+    let resource = match rest.get(2) {
+        Some(subresource) => format!("{plural}.{version}{dot}{group}/{subresource}"),
+        None => format!("{plural}.{version}{dot}{group}"),
+    };
+    let verb = match method.as_str() {
+        "GET" if query.split('&').any(|parameter| parameter == "watch=true") => "watch",
+        "GET" if rest.len() > 1 => "get",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "other",
+    };
+    (verb, resource)
+}
+
 /// Names may come from scripts, so every character that could end the path segment is escaped.
 fn push(path: &mut String, segment: &str) {
     path.push('/');
@@ -86,6 +120,29 @@ fn encode(to: &mut String, text: &str, kept: &str, space: Option<char>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_are_classified_by_verb_and_resource_without_names_of_objects() {
+        let cases = [
+            ("GET", "/api", "get", "discovery"),
+            ("GET", "/apis", "get", "discovery"),
+            ("GET", "/apis/apps/v1", "get", "discovery"),
+            ("GET", "/api/v1/pods", "list", "pods.v1"),
+            ("GET", "/api/v1/pods?watch=true&resourceVersion=1", "watch", "pods.v1"),
+            ("GET", "/api/v1/namespaces/a/pods", "list", "pods.v1"),
+            ("GET", "/api/v1/namespaces/a/pods/b", "get", "pods.v1"),
+            ("POST", "/apis/apps/v1/namespaces/a/deployments?fieldManager=x", "create", "deployments.v1.apps"),
+            ("PATCH", "/apis/a.dev/v1/namespaces/n/things/b/status", "patch", "things.v1.a.dev/status"),
+            ("PUT", "/api/v1/nodes/n", "update", "nodes.v1"),
+            ("GET", "/api/v1/namespaces", "list", "namespaces.v1"),
+            ("DELETE", "/api/v1/namespaces/a", "delete", "namespaces.v1"),
+            ("PATCH", "/api/v1/namespaces/a/status", "patch", "namespaces.v1/status"),
+        ];
+        for (method, path, verb, resource) in cases {
+            let method = method.parse().unwrap();
+            assert_eq!(classify(&method, path), (verb, resource.to_owned()), "{method} {path}");
+        }
+    }
     use serde_json::Value;
 
     const VECTORS: &str = include_str!("../../tests/conformance/vectors/resource-selectors.json");

@@ -1,6 +1,7 @@
 //! Requests to the API server: limited in number and time, retried where that is safe, with renewed credentials.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,26 +9,29 @@ use futures::TryStreamExt;
 use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info};
 
 use crate::kit::{Backoff, Clock};
+use crate::telemetry::OperatorMetrics;
 
-use super::config::{BuiltIn, CredentialSources, Networking, Options, Watching};
+use super::address;
+use super::config::{BuiltIn, CredentialSources, Options};
 use super::error::{Error, LoginError};
+use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{Answer, ByteStream, Connection, Login, Transport};
 
 /// Concurrent calls, each on its own connection. More calls would only wait in the server.
 const IN_FLIGHT: usize = 64;
 
 /// Logins within one request: after three refused sets of fresh credentials a fourth will not help.
-const LOGINS: usize = 3;
+const LOGINS: u64 = 3;
 
 /// Pause after a failed login.
 const LOGIN_PAUSE: Duration = Duration::from_secs(5);
 
-/// Number of refused credentials that are remembered, so that they are not used again.
+/// Number of refused credentials of one source that are remembered, so that they are not used again.
 const REFUSED: usize = 3;
 
 /// Credentials are renewed this long before they expire.
@@ -44,26 +48,77 @@ pub struct Client {
 
 struct Inner {
     login: Box<dyn Login>,
-    session: RwLock<Session>,
+    vault: RwLock<Vault>,
     /// Held during a login, so that concurrent requests wait for it and do not log in themselves.
     renewal: Mutex<Renewal>,
+    /// The error of the last login, if it failed.
+    failed: watch::Sender<Option<LoginError>>,
     in_flight: Semaphore,
-    networking: Networking,
-    watching: Watching,
+    settings: RwLock<Arc<ConnectionSettings>>,
     clock: Clock,
+    metrics: OnceLock<OperatorMetrics>,
 }
 
-/// The connection in use. The generation grows with each login.
+/// The usable connections, the preferred one first. Before the first login there are none.
+#[derive(Default)]
+struct Vault {
+    connections: VecDeque<Arc<Connection>>,
+    /// Grows with each change.
+    generation: u64,
+    /// The number of logins so far.
+    logins: u64,
+}
+
+/// The connection in use.
 #[derive(Clone)]
 struct Session {
     connection: Arc<Connection>,
     generation: u64,
+    logins: u64,
+}
+
+impl Vault {
+    fn session(&self) -> Option<Session> {
+        let connection = Arc::clone(self.connections.front()?);
+        Some(Session { connection, generation: self.generation, logins: self.logins })
+    }
+
+    fn replace(&mut self, connections: impl IntoIterator<Item = Arc<Connection>>) {
+        self.connections = connections.into_iter().collect();
+        self.generation += 1;
+    }
 }
 
 #[derive(Default)]
 struct Renewal {
-    refused: Vec<u64>,
+    /// The fingerprints of refused credentials by source, the last one first.
+    refused: BTreeMap<String, VecDeque<u64>>,
     failure: Option<(Instant, LoginError)>,
+}
+
+impl Renewal {
+    fn refuse(&mut self, connection: &Connection) {
+        let refused = self.refused.entry(connection.id.clone()).or_default();
+        if !refused.contains(&connection.fingerprint) {
+            refused.truncate(REFUSED - 1);
+            refused.push_front(connection.fingerprint);
+        }
+    }
+
+    fn is_refused(&self, connection: &Connection) -> bool {
+        self.refused.get(&connection.id).is_some_and(|refused| refused.contains(&connection.fingerprint))
+    }
+}
+
+/// Why other credentials are needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// There was no login yet.
+    Initial,
+    /// The current ones expire.
+    Expired,
+    /// The server refuses the current ones.
+    Refused,
 }
 
 /// A request.
@@ -165,38 +220,100 @@ impl Client {
     /// # Errors
     /// If the login fails.
     pub async fn with_login(login: Box<dyn Login>, networking: Networking, watching: Watching, clock: Clock) -> Result<Self, Error> {
-        let connection = Arc::new(login.login().await?);
-        debug!(server = connection.server, "Connected.");
+        let client = Self::new(login, ConnectionSettings { networking, watching }, clock);
+        client.log_in().await?;
+        Ok(client)
+    }
+
+    /// Returns a client that logs in with its first request.
+    pub fn new(login: Box<dyn Login>, settings: ConnectionSettings, clock: Clock) -> Self {
         let inner = Inner {
             login,
-            session: RwLock::new(Session { connection, generation: 0 }),
+            vault: RwLock::default(),
             renewal: Mutex::default(),
+            failed: watch::Sender::new(None),
             in_flight: Semaphore::new(IN_FLIGHT),
-            networking,
-            watching,
+            settings: RwLock::new(Arc::new(settings)),
             clock,
+            metrics: OnceLock::new(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Counts requests and logins from now on. Only the first call has an effect.
+    pub fn measure(&self, metrics: OperatorMetrics) {
+        // Clones of the client share the first metrics.
+        drop(self.inner.metrics.set(metrics));
+    }
+
+    /// Runs a request, and counts it by the status of its answer.
+    async fn counted<T>(
+        &self,
+        request: &Request,
+        status_of: fn(&T) -> u16,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let Some(metrics) = self.inner.metrics.get() else { return work.await };
+        let began = Instant::now();
+        let done = work.await;
+        let (verb, resource) = address::classify(&request.method, &request.path);
+        let status;
+        let code = match &done {
+            Ok(answer) => {
+                status = status_of(answer).to_string();
+                &status
+            }
+            Err(Error::Status { status: found, .. }) => {
+                status = found.to_string();
+                &status
+            }
+            Err(Error::Connect(_)) => "connect",
+            Err(Error::Connection(_)) => "connection",
+            Err(Error::Timeout(_)) => "timeout",
+            Err(_) => "other",
+        };
+        metrics.request(verb, &resource, code, began.elapsed());
+        done
+    }
+
+    /// Logs in, unless there are credentials already.
+    ///
+    /// # Errors
+    /// If the login fails.
+    pub async fn log_in(&self) -> Result<(), Error> {
+        self.session().await.map(drop)
+    }
+
+    /// Waits until a login fails, and returns its error.
+    ///
+    /// *Cancel safety*: the wait may be dropped and begun again.
+    pub async fn login_failed(&self) -> LoginError {
+        let mut failed = self.inner.failed.subscribe();
+        match failed.wait_for(Option::is_some).await.map(|error| error.clone()) {
+            Ok(Some(error)) => error,
+            _ => std::future::pending().await,
+        }
     }
 
     /// Returns the namespace of the context or of the service account.
     pub fn default_namespace(&self) -> String {
-        self.inner.session.read().connection.default_namespace.clone()
+        let session = self.inner.vault.read().session();
+        session.map_or_else(|| "default".to_owned(), |session| session.connection.default_namespace.clone())
     }
 
-    /// Returns the address of the server, for messages.
+    /// Returns the address of the server, for messages; empty before the login.
     pub fn server(&self) -> String {
-        self.inner.session.read().connection.server.clone()
+        self.inner.vault.read().session().map(|session| session.connection.server.clone()).unwrap_or_default()
     }
 
-    /// Returns the settings of all requests.
-    pub fn networking(&self) -> &Networking {
-        &self.inner.networking
+    /// Returns the settings of requests and watches.
+    pub fn settings(&self) -> Arc<ConnectionSettings> {
+        Arc::clone(&self.inner.settings.read())
     }
 
-    /// Returns the settings of watches.
-    pub fn watching(&self) -> &Watching {
-        &self.inner.watching
+    /// Replaces the settings of all later requests, and of all later logins.
+    pub fn configure(&self, settings: ConnectionSettings) {
+        *self.inner.settings.write() = Arc::new(settings);
     }
 
     /// Sends a request, retries it as its rule allows, and returns the successful answer.
@@ -206,7 +323,7 @@ impl Client {
     /// # Errors
     /// The last failure.
     pub async fn request(&self, request: &Request) -> Result<Response, Error> {
-        let pauses: Vec<Duration> = self.inner.networking.error_backoffs.iter().copied().take(request.max_retries).collect();
+        let pauses: Vec<Duration> = self.settings().networking.error_backoffs.iter().copied().take(request.max_retries).collect();
         let total = if request.repeat == Repeat::Never { 1 } else { pauses.len() + 1 };
         let mut backoff = Backoff::new(pauses);
         let mut number = 1;
@@ -229,6 +346,13 @@ impl Client {
             };
             let pause = self.pause(pause, &failure);
             error!(attempt, method = %request.method, path = request.path, error = failure.chain(), ?pause, "A request failed; it will be repeated.");
+            if let Some(metrics) = self.inner.metrics.get() {
+                let (verb, resource) = address::classify(&request.method, &request.path);
+                metrics.repetition(verb, &resource);
+                if failure.status() == Some(429) {
+                    metrics.throttled(pause);
+                }
+            }
             tokio::time::sleep(pause).await;
             number += 1;
         }
@@ -236,7 +360,8 @@ impl Client {
 
     /// Returns the time limit for opening a stream, and for the requests before it.
     pub(crate) fn opening_limit(&self) -> Option<Duration> {
-        let Inner { networking, watching, .. } = &*self.inner;
+        let settings = self.settings();
+        let ConnectionSettings { networking, watching } = &*settings;
         let limit = watching.connect_timeout.or(networking.connect_timeout).or(networking.request_timeout);
         limit.into_iter().chain(watching.inactivity_timeout).min()
     }
@@ -249,9 +374,10 @@ impl Client {
         let limit = self.opening_limit();
         let request = Request::get(path).repeated(Repeat::Never);
         let mut session = self.session().await?;
-        for _ in 0..LOGINS {
-            match self.open_with(&session.connection, &request, limit).await {
-                Err(error) if error.status() == Some(401) => session = self.renew(session.generation, true).await?,
+        let first = session.logins;
+        while session.logins - first < LOGINS {
+            match self.counted(&request, |_| 200, self.open_with(&session.connection, &request, limit)).await {
+                Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
                 other => return other,
             }
         }
@@ -266,9 +392,10 @@ impl Client {
     /// Sends a request once, and again with new credentials if the current ones are refused.
     async fn attempt(&self, request: &Request) -> Result<Response, Error> {
         let mut session = self.session().await?;
-        for _ in 0..LOGINS {
-            match self.attempt_with(&session.connection, request).await {
-                Err(error) if error.status() == Some(401) => session = self.renew(session.generation, true).await?,
+        let first = session.logins;
+        while session.logins - first < LOGINS {
+            match self.counted(request, |response| response.status, self.attempt_with(&session.connection, request)).await {
+                Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
                 other => return other,
             }
         }
@@ -277,7 +404,7 @@ impl Client {
 
     async fn attempt_with(&self, connection: &Connection, request: &Request) -> Result<Response, Error> {
         let _permit = self.inner.in_flight.acquire().await.expect("the semaphore is never closed");
-        in_time(self.inner.networking.request_timeout, async {
+        in_time(self.settings().networking.request_timeout, async {
             let answer = send(&*connection.calls, request, false).await?;
             let (status, headers) = (answer.status, answer.headers);
             let body = collect(answer.body, usize::MAX).await?;
@@ -289,48 +416,89 @@ impl Client {
         .await
     }
 
-    /// Returns the current session, or a new one if its credentials have expired.
+    /// Returns the current session, or a new one if there is none yet, or if its credentials have expired.
     async fn session(&self) -> Result<Session, Error> {
-        let session = self.inner.session.read().clone();
-        let ends_at = session.connection.expires_at;
-        if ends_at.is_some_and(|ends_at| self.inner.clock.now() + RENEWAL >= ends_at) {
-            return self.renew(session.generation, false).await;
+        let session = self.inner.vault.read().session();
+        match session {
+            None => self.renew(0, Need::Initial).await,
+            Some(session) if self.is_expiring(&session.connection, RENEWAL) => self.renew(session.generation, Need::Expired).await,
+            Some(session) => Ok(session),
         }
-        Ok(session)
     }
 
-    async fn renew(&self, generation: u64, is_refused: bool) -> Result<Session, Error> {
+    fn is_expiring(&self, connection: &Connection, margin: Duration) -> bool {
+        connection.expires_at.is_some_and(|ends_at| self.inner.clock.now() + margin >= ends_at)
+    }
+
+    /// Returns a session with other credentials than those of a generation: the next known ones, or those of a new login.
+    ///
+    /// If that fails, the current ones are kept: the server may accept them again later.
+    async fn renew(&self, generation: u64, need: Need) -> Result<Session, Error> {
         let mut renewal = self.inner.renewal.lock().await;
-        let session = self.inner.session.read().clone();
-        if session.generation != generation {
-            return Ok(session);
+        let known: Vec<Arc<Connection>> = {
+            let vault = self.inner.vault.read();
+            if let Some(session) = vault.session().filter(|_| vault.generation != generation) {
+                return Ok(session);
+            }
+            vault.connections.iter().cloned().collect()
+        };
+        if let Some(refused) = known.first().filter(|_| need == Need::Refused) {
+            renewal.refuse(refused);
+        }
+        let others: Vec<_> = known.into_iter().skip(1).filter(|one| !self.is_expiring(one, RENEWAL)).collect();
+        if !others.is_empty() {
+            debug!("Other credentials of the last login are used.");
+            let mut vault = self.inner.vault.write();
+            vault.replace(others);
+            return Ok(vault.session().expect("there are other credentials"));
         }
         if let Some((at, error)) = &renewal.failure
             && at.elapsed() < LOGIN_PAUSE
         {
             return Err(error.clone().into());
         }
-        if is_refused && !renewal.refused.contains(&session.connection.fingerprint) {
-            renewal.refused.truncate(REFUSED - 1);
-            renewal.refused.insert(0, session.connection.fingerprint);
+        let found = self.new_credentials(&renewal, need).await;
+        if let Some(metrics) = self.inner.metrics.get() {
+            metrics.login(found.is_err());
         }
-        let found = match self.inner.login.login().await {
-            Ok(connection) if is_refused && renewal.refused.contains(&connection.fingerprint) => Err(LoginError::Refused),
-            other => other,
-        };
         match found {
-            Ok(connection) => {
-                info!(server = connection.server, "Logged in anew.");
-                let session = Session { connection: Arc::new(connection), generation: generation + 1 };
-                *self.inner.session.write() = session.clone();
+            Ok(connections) => {
+                let session = {
+                    let mut vault = self.inner.vault.write();
+                    vault.replace(connections);
+                    vault.logins += 1;
+                    vault.session().expect("a login returns credentials")
+                };
+                if need == Need::Initial {
+                    debug!(server = session.connection.server, "Connected.");
+                } else {
+                    info!(server = session.connection.server, "Logged in anew.");
+                }
                 renewal.failure = None;
+                self.inner.failed.send_replace(None);
                 Ok(session)
             }
             Err(error) => {
-                error!(%error, "The login failed.");
+                if need != Need::Initial {
+                    error!(%error, "The login failed.");
+                }
                 renewal.failure = Some((Instant::now(), error.clone()));
+                self.inner.failed.send_replace(Some(error.clone()));
                 Err(error.into())
             }
+        }
+    }
+
+    /// Logs in, and returns the credentials that the server has not refused.
+    async fn new_credentials(&self, renewal: &Renewal, need: Need) -> Result<Vec<Arc<Connection>>, LoginError> {
+        let found = self.inner.login.login(self.settings()).await?;
+        // Credentials that were refused long ago may be valid again, unless that is why others are needed.
+        let is_usable = |one: &Connection| need != Need::Refused || !renewal.is_refused(one);
+        let (usable, refused): (Vec<_>, Vec<_>) = found.into_iter().partition(is_usable);
+        match (usable.is_empty(), refused.is_empty()) {
+            (true, true) => Err(LoginError::Empty),
+            (true, false) => Err(LoginError::Refused),
+            (false, _) => Ok(usable.into_iter().map(Arc::new).collect()),
         }
     }
 
@@ -355,7 +523,7 @@ impl Client {
     fn pause(&self, backoff: Duration, failure: &Error) -> Duration {
         let asked = failure.retry_after().filter(|_| failure.status() == Some(429));
         match asked {
-            Some(asked) if asked > backoff || self.inner.networking.enforce_retry_after => asked,
+            Some(asked) if asked > backoff || self.settings().networking.enforce_retry_after => asked,
             _ => backoff,
         }
     }

@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
+use jiff::Timestamp;
 use kube::config::{Kubeconfig, KubeconfigError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::error::LoginError;
 use super::plugin;
+use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{self, Connection, Login};
 use crate::http::install_crypto_provider;
 
@@ -27,60 +29,6 @@ pub struct Options {
     pub networking: Networking,
     /// Settings of watches.
     pub watching: Watching,
-}
-
-/// Settings of all requests: kopf's `settings.networking`.
-#[derive(Debug, Clone)]
-pub struct Networking {
-    /// Time limit of one attempt of a request.
-    pub request_timeout: Option<Duration>,
-    /// For how long a connection may take to open.
-    pub connect_timeout: Option<Duration>,
-    /// The pauses between the attempts of a request; there is one more attempt than pauses.
-    pub error_backoffs: Vec<Duration>,
-    /// Whether the server's `Retry-After` is used even if it is shorter than our own pause.
-    pub enforce_retry_after: bool,
-    /// Whether proxies of the environment are used.
-    pub trust_env: bool,
-}
-
-impl Default for Networking {
-    fn default() -> Self {
-        Self {
-            request_timeout: Some(Duration::from_mins(5)),
-            connect_timeout: None,
-            error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
-            enforce_retry_after: false,
-            trust_env: false,
-        }
-    }
-}
-
-/// Settings of watches: kopf's `settings.watching`.
-#[derive(Debug, Clone)]
-pub struct Watching {
-    /// Time limit of a watch, requested from the server.
-    pub server_timeout: Option<Duration>,
-    /// Time limit of a watch, enforced by the client.
-    pub client_timeout: Option<Duration>,
-    /// Time limit for connecting a watch.
-    pub connect_timeout: Option<Duration>,
-    /// The pause before the next list.
-    pub reconnect_backoff: Duration,
-    /// Time limit without data on a watch: the server sends bookmarks about once a minute.
-    pub inactivity_timeout: Option<Duration>,
-}
-
-impl Default for Watching {
-    fn default() -> Self {
-        Self {
-            server_timeout: None,
-            client_timeout: None,
-            connect_timeout: None,
-            reconnect_backoff: Duration::from_millis(100),
-            inactivity_timeout: Some(Duration::from_secs(70)),
-        }
-    }
 }
 
 /// The parts of the process environment that locate the API server.
@@ -123,36 +71,22 @@ impl BuiltIn {
     }
 
     /// Reads files and runs plug-ins, so it blocks.
-    fn connect(&self) -> Result<Connection, LoginError> {
-        install_crypto_provider();
-        let mut config = self.config()?;
-        config.default_retry = false;
-        config.disable_compression = true;
-        config.read_timeout = None;
-        config.headers.push((header::USER_AGENT, user_agent()));
+    fn connect(&self, settings: &ConnectionSettings) -> Result<Connection, LoginError> {
+        let mut config = self.config(&settings.networking)?;
         let expires_at = plugin::resolve(&mut config.auth_info)?;
-        let (networking, watching) = (&self.options.networking, &self.options.watching);
-        let connect = networking.connect_timeout;
-        Ok(Connection {
-            calls: transport::open(&config, connect)?,
-            watches: transport::open(&config, watching.connect_timeout.or(connect))?,
-            expires_at,
-            fingerprint: fingerprint(&config),
-            server: config.cluster_url.to_string(),
-            default_namespace: config.default_namespace,
-        })
+        open(config, expires_at, settings)
     }
 
-    fn config(&self) -> Result<kube::Config, LoginError> {
+    fn config(&self, networking: &Networking) -> Result<kube::Config, LoginError> {
         if let Some(file) = &self.options.kubeconfig {
-            return self.of_kubeconfigs(std::slice::from_ref(file));
+            return self.of_kubeconfigs(std::slice::from_ref(file), networking);
         }
         if self.options.context.is_none()
             && let Some(config) = self.of_service_account()?
         {
             return Ok(config);
         }
-        self.of_kubeconfigs(&self.files())
+        self.of_kubeconfigs(&self.files(), networking)
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -173,7 +107,12 @@ impl BuiltIn {
         }
     }
 
-    fn of_kubeconfigs(&self, files: &[PathBuf]) -> Result<kube::Config, LoginError> {
+    fn of_kubeconfigs(&self, files: &[PathBuf], networking: &Networking) -> Result<kube::Config, LoginError> {
+        resolve(self.merged(files)?, networking)
+    }
+
+    /// Returns the contents of several kubeconfigs, with the wanted context as the current one.
+    fn merged(&self, files: &[PathBuf]) -> Result<Kubeconfig, LoginError> {
         let failed = |error| LoginError::Kubeconfig(message(error));
         if files.is_empty() {
             return Err(LoginError::Nothing);
@@ -186,15 +125,27 @@ impl BuiltIn {
             check_context(&merged, context)?;
             merged.current_context = Some(context.clone());
         }
-        let own_proxy = proxy(&merged);
-        let mut config = kube::Config::try_from(merged).map_err(failed)?;
-        if !self.options.networking.trust_env {
-            config.proxy_url = own_proxy.map(|url| url.parse()).transpose().map_err(|_| setup("the proxy's address cannot be read"))?;
-        }
-        Ok(config)
+        Ok(merged)
     }
 
-    fn of_service_account(&self) -> Result<Option<kube::Config>, LoginError> {
+    /// Returns the login with another context, if one is given.
+    pub(super) fn in_context(&self, context: Option<String>) -> Self {
+        let options = Options { context: context.or_else(|| self.options.context.clone()), ..self.options.clone() };
+        Self { options, sources: self.sources.clone() }
+    }
+
+    /// Returns the contents of the given kubeconfig, or of those of the environment.
+    ///
+    /// # Errors
+    /// If there is none, or one cannot be read.
+    pub(super) fn merged_sources(&self) -> Result<Kubeconfig, LoginError> {
+        match &self.options.kubeconfig {
+            Some(file) => self.merged(std::slice::from_ref(file)),
+            None => self.merged(&self.files()),
+        }
+    }
+
+    pub(super) fn of_service_account(&self) -> Result<Option<kube::Config>, LoginError> {
         let directory = &self.sources.service_account;
         let token = directory.join("token");
         if !token.exists() {
@@ -223,16 +174,53 @@ impl BuiltIn {
 }
 
 impl Login for BuiltIn {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+    fn login(&self, settings: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
         let login = self.clone();
-        Box::pin(async move {
-            let connected = tokio::task::spawn_blocking(move || login.connect()).await;
-            connected.unwrap_or_else(|error| Err(setup(&error.to_string())))
-        })
+        Box::pin(async move { blocking(move || login.connect(&settings)).await.map(|connection| vec![connection]) })
     }
 }
 
-fn setup(problem: &str) -> LoginError {
+/// Runs work that blocks on a thread for that.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, LoginError> + Send + 'static) -> Result<T, LoginError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(setup(&error.to_string())))
+}
+
+/// Returns the configuration of a kubeconfig's current context. Proxies of the environment are used only if the settings allow it.
+pub(super) fn resolve(kubeconfig: Kubeconfig, networking: &Networking) -> Result<kube::Config, LoginError> {
+    let own_proxy = proxy(&kubeconfig);
+    let mut config = kube::Config::try_from(kubeconfig).map_err(|error| LoginError::Kubeconfig(message(error)))?;
+    if !networking.trust_env {
+        config.proxy_url = own_proxy.map(|url| url.parse()).transpose().map_err(|_| setup("the proxy's address cannot be read"))?;
+    }
+    Ok(config)
+}
+
+/// Returns connections to the server of a configuration.
+pub(super) fn open(
+    mut config: kube::Config,
+    expires_at: Option<Timestamp>,
+    settings: &ConnectionSettings,
+) -> Result<Connection, LoginError> {
+    install_crypto_provider();
+    config.default_retry = false;
+    config.disable_compression = true;
+    config.read_timeout = None;
+    config.headers.push((header::USER_AGENT, user_agent()));
+    let ConnectionSettings { networking, watching } = settings;
+    let connect = networking.connect_timeout;
+    Ok(Connection {
+        calls: transport::open(&config, connect)?,
+        watches: transport::open(&config, watching.connect_timeout.or(connect))?,
+        expires_at,
+        id: String::new(),
+        fingerprint: fingerprint(&config),
+        server: config.cluster_url.to_string(),
+        default_namespace: config.default_namespace,
+    })
+}
+
+pub(super) fn setup(problem: &str) -> LoginError {
     LoginError::Setup(problem.to_owned())
 }
 
@@ -270,6 +258,9 @@ fn fingerprint(config: &kube::Config) -> u64 {
     let mut hasher = DefaultHasher::new();
     config.cluster_url.hash(&mut hasher);
     serde_json::to_string(&config.auth_info).unwrap_or_default().hash(&mut hasher);
+    for (name, value) in &config.headers {
+        (name.as_str(), value.as_bytes()).hash(&mut hasher);
+    }
     for file in [&config.auth_info.token_file, &config.auth_info.client_certificate].into_iter().flatten() {
         std::fs::read(file).unwrap_or_default().hash(&mut hasher);
     }
@@ -298,7 +289,7 @@ mod tests {
     }
 
     fn config(options: Options, sources: CredentialSources) -> Result<kube::Config, LoginError> {
-        BuiltIn::new(options, sources).config()
+        BuiltIn::new(options, sources).config(&Networking::default())
     }
 
     #[test]

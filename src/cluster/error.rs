@@ -79,6 +79,12 @@ pub enum LoginError {
     /// The credentials cannot be used for a connection.
     #[error("failed to set up the connection: {0}")]
     Setup(String),
+    /// The login functions of the operator failed.
+    #[error("the login has failed: {0}")]
+    Activity(String),
+    /// The login functions of the operator returned no credentials.
+    #[error("no credentials were retrieved: no login function has returned any that can be used")]
+    Empty,
     /// The API server refuses the credentials, and a new login returns the same ones.
     #[error("the API server refuses the credentials, and a new login brings no others")]
     Refused,

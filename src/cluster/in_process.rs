@@ -1,5 +1,7 @@
 //! A transport to a server in the same process: no sockets, no TLS, and the clock of that process.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
@@ -8,6 +10,7 @@ use http_body_util::BodyExt as _;
 use tower::util::{BoxCloneSyncService, ServiceExt as _};
 
 use super::error::{BoxError, Error, LoginError};
+use super::settings::ConnectionSettings;
 use super::transport::{Answer, Connection, Login, Transport};
 
 /// A login to a server in the same process. Cheap to clone.
@@ -44,8 +47,8 @@ impl Transport for InProcess {
 }
 
 impl Login for InProcess {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
         let connection = Connection::over(self.clone(), "this process");
-        Box::pin(async { Ok(connection) })
+        Box::pin(async { Ok(vec![connection]) })
     }
 }

@@ -26,6 +26,7 @@ use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::error::{BoxError, Error, LoginError};
+use super::settings::ConnectionSettings;
 use crate::http::Trust;
 
 /// The bytes of an answer as they arrive.
@@ -60,6 +61,8 @@ pub struct Connection {
     pub default_namespace: String,
     /// The address of the server, for messages.
     pub server: String,
+    /// The source of the credentials: the id of a login function; empty for the built-in logins.
+    pub id: String,
     /// A hash that identifies the credentials without storing them.
     pub fingerprint: u64,
 }
@@ -74,6 +77,7 @@ impl Connection {
             expires_at: None,
             default_namespace: "default".to_owned(),
             server: server.to_owned(),
+            id: String::new(),
             fingerprint: 0,
         }
     }
@@ -81,8 +85,11 @@ impl Connection {
 
 /// A source of credentials.
 pub trait Login: Send + Sync {
-    /// Returns a connection with fresh credentials.
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>>;
+    /// Returns connections with fresh credentials, the preferred ones first. There is at least one.
+    ///
+    /// # Errors
+    /// If there are no credentials.
+    fn login(&self, settings: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>>;
 }
 
 /// Number of idle connections kept: enough for a burst, since a new connection costs more than several calls.

@@ -53,6 +53,9 @@ pub trait Sink: Send {
     /// The list is complete, and vanished objects were reported as deleted.
     fn listed(&mut self) -> impl Future<Output = ()> + Send;
 
+    /// A stream of events was opened.
+    fn opened(&mut self) {}
+
     /// A request failed; the watcher retries by itself. Status 404 means that the server does not have the resource.
     fn request_failed(&mut self, _error: &Error) {}
 }
@@ -133,7 +136,7 @@ impl Watcher {
     /// If a namespace is given for a kind without namespaces.
     pub fn new(client: Client, resource: Resource, namespace: Option<&str>) -> Result<Self, Error> {
         let path = address::collection(&resource, namespace)?;
-        let pauses = client.networking().error_backoffs.clone();
+        let pauses = client.settings().networking.error_backoffs.clone();
         let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
         Ok(Self { client, resource, path, known: Known::default(), failures, last_failure: LastFailure::None, was_lost: false })
     }
@@ -182,7 +185,7 @@ impl Watcher {
                 Err(error) if page.is_some() && error.is_lost_version() => {
                     debug!(path = self.path, "The pages of a list have expired. Listing in one piece.");
                     page = None;
-                    sleep(self.client.watching().reconnect_backoff).await;
+                    sleep(self.client.settings().watching.reconnect_backoff).await;
                 }
                 Err(error) => self.wait_after(&error, sink).await,
             }
@@ -246,6 +249,7 @@ impl Watcher {
                 Err(error) => return self.wait_after(&error, sink).await,
             };
             self.recovered();
+            sink.opened();
             let opened_at = Instant::now();
             let (lines, end) = self.follow(stream, version, sink).await;
             let has_worked = lines > 0 || opened_at.elapsed() >= WORKING;
@@ -266,7 +270,8 @@ impl Watcher {
 
     /// Reads one stream to its end. Returns its number of lines.
     async fn follow(&mut self, mut stream: ByteStream, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
-        let watching = self.client.watching();
+        let settings = self.client.settings();
+        let watching = &settings.watching;
         let (inactivity, closes_at) = (watching.inactivity_timeout, after(watching.client_timeout));
         let mut silent_at = after(inactivity);
         let mut lines = Lines::default();
@@ -386,7 +391,7 @@ impl Watcher {
     }
 
     fn watch_path(&self, version: &str) -> String {
-        let timeout = self.client.watching().server_timeout.map(|limit| limit.as_secs().to_string());
+        let timeout = self.client.settings().watching.server_timeout.map(|limit| limit.as_secs().to_string());
         let mut parameters = vec![("watch", "true"), ("allowWatchBookmarks", "true")];
         if !version.is_empty() {
             parameters.push(("resourceVersion", version));
@@ -408,7 +413,7 @@ impl Watcher {
 
     async fn wait_after_loss(&mut self) {
         debug!(path = self.path, "The watch has lost its place. Listing again.");
-        let pause = self.client.watching().reconnect_backoff;
+        let pause = self.client.settings().watching.reconnect_backoff;
         let again = if self.was_lost { self.failures.next_or_last().unwrap_or_default() } else { Duration::ZERO };
         self.was_lost = true;
         sleep(pause.max(again)).await;
@@ -418,7 +423,7 @@ impl Watcher {
     async fn wait_after(&mut self, error: &Error, sink: &mut impl Sink) {
         let pause = self.failures.next_or_last().unwrap_or_default();
         let asked = error.retry_after().unwrap_or_default();
-        let pause = if self.client.networking().enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
+        let pause = if self.client.settings().networking.enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
         let is_refused = error.status().is_some_and(|status| status < 429);
         if is_refused && self.last_failure == LastFailure::Failed(error.status()) {
             debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");

@@ -13,6 +13,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::handling::spawning::Stage;
 use crate::handling::{Handler, Level, Message, Outcome, Reason};
+use crate::manifest::operator::Moment;
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
 
@@ -96,6 +97,26 @@ pub enum EngineEvent<'a> {
         handler: &'a Handler,
         /// Whether it was asked to stop. A task that ends on its own is not started again.
         is_requested: bool,
+    },
+    /// A handler of an activity is called.
+    ActivityCalled {
+        /// The activity.
+        activity: Moment,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+    },
+    /// An attempt of a handler of an activity was judged, including one that was not made because of a limit.
+    ActivityJudged {
+        /// The activity.
+        activity: Moment,
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+        /// The outcome.
+        outcome: &'a Outcome,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::handling::{On, Policy};
+use crate::handling::{ErrorMode, On, Policy};
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Concern, Ids, Request, misplaced};
@@ -23,16 +23,11 @@ impl OperatorBuilder<'_> {
     pub(super) fn activities(&mut self, item: &Item<'_>) {
         let reader = self.reader;
         let Some(fields) = reader.fields(item, "the activities", &MOMENTS.map(|(key, ..)| key)) else { return };
-        let mut is_any = false;
         for (key, on, kind, noun) in MOMENTS {
             let mut ids = Ids::default();
             for item in reader.list_of(&fields, key) {
-                is_any = true;
                 self.activity(&item, on, (kind, noun), &mut ids);
             }
-        }
-        if is_any {
-            self.unsupported(Severity::Error, item, "activities");
         }
     }
 
@@ -41,7 +36,11 @@ impl OperatorBuilder<'_> {
         let known = [&BINDING[..], &POLICY].concat();
         let Some(fields) = self.reader.fields_but(item, noun, &known, |key| misplaced(noun, key)) else { return };
         let script = self.script(&fields, &Script::None);
-        let policy = self.policy(&fields, &Policy::default());
+        let mut policy = self.policy(&fields, &Policy::default());
+        if on == Moment::Probe {
+            // A request for the probes cannot wait for a repetition.
+            policy.errors.get_or_insert(ErrorMode::Permanent);
+        }
         let request = Request { kind, script: &script, suffix: None, deadline: None };
         let Some(bound) = self.bind(&fields, &request) else { return };
         self.register(ids, &bound, noun);

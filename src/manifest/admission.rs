@@ -172,6 +172,16 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
     })
 }
 
+/// Returns the word for a kind of server.
+pub fn word_of(kind: ServerKind) -> &'static str {
+    KINDS.iter().find(|(_, known)| *known == kind).map_or("server", |(word, _)| word)
+}
+
+/// Tells whether a kind has only the options of tunnels.
+pub fn is_tunnel(kind: ServerKind) -> bool {
+    matches!(kind, ServerKind::Ngrok | ServerKind::AutoTunnel)
+}
+
 fn kind_of(word: &str) -> Option<ServerKind> {
     KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind)
 }

@@ -90,6 +90,21 @@ pub struct Mistake {
 }
 
 impl Node {
+    /// Returns a plain value without positions.
+    pub fn of_value(value: &Value) -> Self {
+        let text = |text: &String| Text { value: text.clone(), is_quoted: true, start: SourceSpan::default() };
+        let entry = |(key, value): (&String, &Value)| Entry { key: key.clone(), spot: SourceSpan::default(), value: Self::of_value(value) };
+        let kind = match value {
+            Value::Null => Kind::Null,
+            Value::Bool(value) => Kind::Bool(*value),
+            Value::Number(number) => Kind::Number(number.clone()),
+            Value::String(value) => Kind::Text(text(value)),
+            Value::Array(items) => Kind::List(items.iter().map(Self::of_value).collect()),
+            Value::Object(entries) => Kind::Map(entries.iter().map(entry).collect()),
+        };
+        Self { spot: SourceSpan::default(), kind }
+    }
+
     /// Returns the entry of a mapping.
     pub fn get(&self, key: &str) -> Option<&Node> {
         let Kind::Map(entries) = &self.kind else { return None };

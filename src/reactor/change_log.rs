@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use tracing::{debug, info};
 
@@ -25,7 +25,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[derive(Debug)]
 pub struct ChangeLog {
     /// The prefix of the operator's own annotations, without the slash.
-    prefix: String,
+    prefix: RwLock<String>,
     /// The logged objects, by unique id.
     last_seen: Mutex<HashMap<String, LastSeen>>,
 }
@@ -51,7 +51,12 @@ pub enum Write {
 impl ChangeLog {
     /// Returns the change log of an operator with this annotation prefix.
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), last_seen: Mutex::default() }
+        Self { prefix: RwLock::new(prefix.to_owned()), last_seen: Mutex::default() }
+    }
+
+    /// Replaces the annotation prefix: a startup function may change it.
+    pub fn set_prefix(&self, prefix: &str) {
+        prefix.clone_into(&mut self.prefix.write());
     }
 
     /// Logs an event, with the changes of other clients. The operator's own writes were logged before.
@@ -85,7 +90,7 @@ impl ChangeLog {
 
     /// Logs a patch as a difference.
     pub fn report_patch(&self, body: &Body, patch: &Patch) {
-        log_lines(&differences(body, patch, &format!("{}/", self.prefix)), "│ ");
+        log_lines(&differences(body, patch, &format!("{}/", self.prefix.read())), "│ ");
         if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
             collect(&patch.merge, &mut Vec::new(), &mut state.own);
             let is_finalizers = |one: &Transform| matches!(one, Transform::AddFinalizer(_) | Transform::RemoveFinalizer(_));
@@ -156,7 +161,7 @@ impl ChangeLog {
 
     /// Returns differences with complete values: they are cut where the terminal width is known.
     fn lines(&self, items: &[Item]) -> Vec<String> {
-        lines(items, Form { prefixes: std::slice::from_ref(&self.prefix), print: Value::to_string })
+        lines(items, Form { prefixes: std::slice::from_ref(&*self.prefix.read()), print: Value::to_string })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
 use crate::object::{EventKind, ObjectKey};
+use crate::telemetry::metrics::{KindMetrics, WatchGauge, WatchState};
 use crate::telemetry::object_span;
 
 use super::activity::ActivityMonitor;
@@ -21,6 +22,7 @@ use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
+use crate::engines::health::{Health, WatchReporter};
 use crate::engines::readiness::{Blocker, Readiness};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
@@ -56,6 +58,9 @@ pub struct Kind<W: Effects> {
     first_cycles: Arc<Semaphore>,
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
+    health: Health,
+    metrics: Option<Arc<KindMetrics>>,
+    worker_limit: Option<usize>,
     read: Read,
 }
 
@@ -73,6 +78,9 @@ impl<W: Effects + 'static> Kind<W> {
             first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
             calls: Stop::new(),
             monitor: None,
+            health: Health::default(),
+            metrics: None,
+            worker_limit,
             read: cluster::watch::read,
         }
     }
@@ -80,6 +88,18 @@ impl<W: Effects + 'static> Kind<W> {
     /// Returns the kind with a monitor of its workers and watches.
     pub fn with_monitor(self, monitor: Option<Arc<ActivityMonitor>>) -> Self {
         Self { monitor, ..self }
+    }
+
+    /// Returns the kind with a registry of the health of its watches.
+    pub fn with_health(self, health: Health) -> Self {
+        Self { health, ..self }
+    }
+
+    /// Returns the kind with metrics of its watches, queues and workers.
+    pub fn measured(self, metrics: KindMetrics) -> Self {
+        let metrics = Arc::new(metrics);
+        let queues = Queues::new(self.worker_limit).measured(Arc::clone(&metrics));
+        Self { queues: Arc::new(queues), metrics: Some(metrics), ..self }
     }
 
     /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
@@ -162,6 +182,7 @@ impl<W: Effects> Claim<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.worker_began();
         }
+        kind.metrics.iter().for_each(|metrics| metrics.worker_began());
         Self { kind, uid, mailbox }
     }
 }
@@ -172,6 +193,7 @@ impl<W: Effects> Drop for Claim<W> {
         if let Some(monitor) = &self.kind.monitor {
             monitor.worker_ended();
         }
+        self.kind.metrics.iter().for_each(|metrics| metrics.worker_ended());
     }
 }
 
@@ -236,6 +258,8 @@ pub struct KindSink<W: Effects> {
     /// Blocks the readiness of the indexes until the first list of an indexed kind is complete, or fails.
     blocker: Option<Blocker>,
     failures: usize,
+    reporter: WatchReporter,
+    gauge: Option<WatchGauge>,
 }
 
 impl<W: Effects + 'static> KindSink<W> {
@@ -244,8 +268,16 @@ impl<W: Effects + 'static> KindSink<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.watch_began();
         }
+        let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
+        let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
         let blocker = kind.world.readiness().filter(|_| kind.is_indexed()).map(Readiness::block);
-        Self { kind, is_listed: false, blocker, failures: 0 }
+        Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge }
+    }
+
+    fn set(&mut self, state: WatchState) {
+        if let Some(gauge) = &mut self.gauge {
+            gauge.set(state);
+        }
     }
 
     /// The operator does not wait for a kind that cannot be listed.
@@ -271,6 +303,8 @@ impl<W: Effects + 'static> KindSink<W> {
             monitor.listed();
         }
         self.is_listed = true;
+        self.reporter.listed();
+        self.set(WatchState::Watching);
     }
 }
 
@@ -286,6 +320,9 @@ impl<W: Effects> Drop for KindSink<W> {
 impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
+        if let Some(metrics) = &kind.metrics {
+            metrics.event(seen.event_kind, kind.world.clock().now().as_millisecond() as f64 / 1000.0);
+        }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
             None => match seen.body() {
@@ -314,7 +351,15 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.blocker = None;
     }
 
+    fn opened(&mut self) {
+        self.reporter.opened();
+        self.set(WatchState::Watching);
+    }
+
     fn request_failed(&mut self, error: &cluster::Error) {
+        self.set(WatchState::Failing);
+        self.kind.metrics.iter().for_each(|metrics| metrics.watch_failed());
+        self.reporter.failed(&error.chain(), matches!(error.status(), Some(403..=405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
         self.give_up_waiting(error);

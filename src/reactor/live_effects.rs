@@ -25,8 +25,8 @@ use crate::engines::readiness::Readiness;
 
 /// The effects of one running operator.
 pub struct LiveEffects {
-    host: Host,
-    scripts: Installed,
+    host: Arc<Host>,
+    scripts: Arc<Installed>,
     client: Client,
     clock: Clock,
     events: EventStream,
@@ -38,7 +38,8 @@ pub struct LiveEffects {
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
-    pub fn new(host: Host, scripts: Installed, client: Client, clock: Clock) -> Self {
+    pub fn new(host: impl Into<Arc<Host>>, scripts: impl Into<Arc<Installed>>, client: Client, clock: Clock) -> Self {
+        let (host, scripts) = (host.into(), scripts.into());
         let indexer = Indexer::new(Arc::clone(scripts.indexes()));
         Self { host, scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
     }
@@ -75,6 +76,24 @@ impl Scripts for LiveEffects {
     fn forget(&self, memo: &Arc<str>) {
         self.host.forget(memo);
         self.background.iter().for_each(|background| background.leave(memo));
+    }
+}
+
+/// The installed scripts of an operator alone, for calls that need no cluster.
+pub struct HostScripts {
+    /// The host.
+    pub host: Arc<Host>,
+    /// The scripts.
+    pub scripts: Arc<Installed>,
+}
+
+impl Scripts for HostScripts {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.host.call(&self.scripts, call).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 }
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
+use crate::telemetry::KindMetrics;
 
 /// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory; beyond this limit,
 /// intermediate states are skipped, as they are after a reconnection.
@@ -44,15 +46,21 @@ impl Event {
 pub struct Mailbox {
     state: Mutex<State>,
     arrived: Notify,
+    metrics: Option<Arc<KindMetrics>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<Event>,
+    events: VecDeque<(Event, Instant)>,
     is_closed: bool,
 }
 
 impl Mailbox {
+    /// Returns a mailbox whose events are counted.
+    pub fn measured(metrics: Option<Arc<KindMetrics>>) -> Self {
+        Self { metrics, state: Mutex::default(), arrived: Notify::default() }
+    }
+
     /// Appends an event. Returns false if it replaced a queued one.
     pub fn put(&self, event: Event) -> bool {
         let mut state = self.state.lock();
@@ -60,8 +68,11 @@ impl Mailbox {
         if is_full {
             state.events.pop_back();
         }
-        state.events.push_back(event);
+        state.events.push_back((event, Instant::now()));
         drop(state);
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| !is_full) {
+            metrics.queued();
+        }
         self.arrived.notify_one();
         !is_full
     }
@@ -70,7 +81,8 @@ impl Mailbox {
     pub fn put_back(&self, event: Event) {
         let mut state = self.state.lock();
         if state.events.is_empty() {
-            state.events.push_back(event);
+            state.events.push_back((event, Instant::now()));
+            self.metrics.iter().for_each(|metrics| metrics.queued());
         }
     }
 
@@ -87,7 +99,7 @@ impl Mailbox {
 
     /// Returns the event that is taken next, which stays queued.
     pub fn first(&self) -> Option<Event> {
-        self.state.lock().events.front().cloned()
+        self.state.lock().events.front().map(|(event, _)| event.clone())
     }
 
     /// Tells whether no events are queued.
@@ -104,7 +116,11 @@ impl Mailbox {
         loop {
             {
                 let mut state = self.state.lock();
-                if let Some(event) = state.events.pop_front() {
+                if let Some((event, since)) = state.events.pop_front() {
+                    if let Some(metrics) = &self.metrics {
+                        metrics.unqueued(1);
+                        metrics.waited(since.elapsed());
+                    }
                     return Some(event);
                 }
                 if state.is_closed || timeout.is_zero() {
@@ -142,6 +158,14 @@ impl Mailbox {
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
                 return;
             }
+        }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.unqueued(self.state.get_mut().events.len());
         }
     }
 }

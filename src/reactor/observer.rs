@@ -18,6 +18,7 @@ use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Body, EventKind, Resource};
 use crate::persistence::Storages;
+use crate::telemetry::OperatorMetrics;
 
 use super::activity::ActivityMonitor;
 use super::cycle::Served;
@@ -26,6 +27,7 @@ use super::observation::{Insights, Purposes};
 use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
+use crate::engines::health::Health;
 use crate::engines::readiness::Readiness;
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
@@ -80,6 +82,10 @@ pub struct Declared {
     pub earlier: Precedence,
     /// The monitor of the activity, if there is one.
     pub monitor: Option<Arc<ActivityMonitor>>,
+    /// The health of the operators of the process.
+    pub health: Health,
+    /// The metrics of the operator.
+    pub metrics: OperatorMetrics,
 }
 
 /// Runs the watches of one operator.
@@ -157,6 +163,7 @@ impl<W: Effects + 'static> Observer<W> {
     /// # Errors
     /// If the discovery fails at the start.
     pub async fn run(mut self, stop: Stop) -> Result<(), cluster::Error> {
+        let gate = self.declared.health.gate(format!("operator '{}' has not started its watches yet", self.declared.name));
         let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
         let scan = tokio::select! {
             biased;
@@ -170,6 +177,7 @@ impl<W: Effects + 'static> Observer<W> {
         let blocker = self.world.readiness().map(Readiness::block);
         self.reconcile(&stop);
         drop(blocker);
+        drop(gate);
         if let Some(monitor) = &self.declared.monitor {
             monitor.observer_began();
         }
@@ -365,6 +373,8 @@ impl<W: Effects + 'static> Observer<W> {
         let (world, settings) = (Arc::clone(&self.world), Arc::clone(&declared.settings));
         Kind::new(world, Arc::new(served), settings, declared.worker_limit, Arc::clone(&declared.name))
             .with_monitor(declared.monitor.clone())
+            .with_health(declared.health.clone())
+            .measured(declared.metrics.kind(&resource.to_string()))
             .with_stop(&self.worker_stop)
     }
 
@@ -459,6 +469,7 @@ async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: 
     let mut pauses = Backoff::new(RESTART_DELAYS);
     while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
         tasks::report_panic(&name, &tasks::panic_text(&*panic));
+        sink.request_failed(&cluster::Error::Connection("the watch has failed because of a defect of the engine".into()));
         tokio::select! {
             () = stop.requested() => return,
             () = tokio::time::sleep(pauses.next_or_last().unwrap_or_default()) => {}

@@ -1,25 +1,37 @@
 //! One operator, from its checked manifest to its last worker.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::cluster::{self, Client, ObjectClient, ResourceResolver};
+use parking_lot::Mutex;
+
+use crate::cluster::transport::Login;
+use crate::cluster::{self, Client, ConnectionSettings, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::{Operator, settings};
+use crate::manifest::operator::Moment;
+use crate::manifest::{Operator, Settings};
 use crate::script::host::{self, Threads};
-use crate::script::{Host, Problem, Program};
+use crate::script::{Credentials, Host, Installed, Problem, Program};
 
 use super::activity::ActivityMonitor;
 use super::change_log::ChangeLog;
-use super::live_effects::LiveEffects;
+use super::live_effects::{HostScripts, LiveEffects};
 use super::observer::{Declared, Observer, Scope};
 use super::precedence::Precedence;
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
+use crate::engines::activities::login::{ActivityLogin, Server};
+use crate::engines::activities::probes::Probes;
+use crate::engines::activities::{Activities, ActivityError};
 use crate::engines::background::BackgroundOptions;
+use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
-use crate::engines::posting::{self, LogPoster};
+use crate::engines::health::Health;
+use crate::engines::metrics::MetricsSink;
+use crate::engines::posting::{self, LogPoster, Queue};
+use crate::telemetry::OperatorMetrics;
 
 /// Time limit of the end of the posting of Events, which does not wait for the API server.
 const POSTING_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,6 +55,45 @@ pub struct Shared {
     pub script_threads: Threads,
     /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
+    /// The times after which an exiting process is killed.
+    pub exit_timeouts: ExitTimeouts,
+    /// The endpoints of the process.
+    pub endpoints: Endpoints,
+}
+
+/// The time after which the exiting process is killed: the longest of its operators.
+#[derive(Debug, Clone, Default)]
+pub struct ExitTimeouts(Arc<Mutex<BTreeMap<String, Option<Duration>>>>);
+
+impl ExitTimeouts {
+    /// Sets the time of an operator; `None` means no limit.
+    pub fn set(&self, operator: &str, timeout: Option<Duration>) {
+        self.0.lock().insert(operator.to_owned(), timeout);
+    }
+
+    /// Returns the longest time; `None` if no operator has a limit.
+    pub fn longest(&self) -> Option<Duration> {
+        self.0.lock().values().copied().flatten().max()
+    }
+}
+
+/// How an operator connects to the API server.
+pub struct Access {
+    /// The login of operators without login functions.
+    pub login: Box<dyn Login>,
+    /// The server of operators with login functions.
+    pub server: ServerChoice,
+    /// The credentials of the built-in logins, for login functions.
+    pub credentials: Arc<dyn Credentials>,
+}
+
+/// The server of an operator with login functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerChoice {
+    /// The one that the login functions name.
+    Declared,
+    /// Always that of the default login: the embedded API server.
+    Default,
 }
 
 /// Why an operator cannot run.
@@ -59,51 +110,141 @@ pub enum ServeError {
     /// The system cannot create the script threads.
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
+    /// A startup handler has failed.
+    #[error(transparent)]
+    Startup(ActivityError),
+    /// There are no usable credentials.
+    #[error("cannot connect to the cluster")]
+    Login(#[source] cluster::Error),
     /// The kinds of the cluster cannot be discovered.
     #[error("failed to discover the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
+    /// A cleanup handler has failed.
+    #[error(transparent)]
+    Cleanup(ActivityError),
 }
 
-/// Serves an operator until the stop is requested.
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last.
 ///
 /// # Errors
-/// If its scripts cannot be installed, or the discovery fails at the start.
-pub async fn serve(operator: Operator, client: Client, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+/// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
+/// with login functions also ends if a later login fails.
+pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+    let settings = operator.settings.clone();
+    let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
+    let started = start(&operator, access, &shared, &stop).await?;
+    let activities = Arc::clone(&started.activities);
+    let settings = match activities.start_up(settings, &stop).await {
+        Ok(settings) => settings,
+        Err(ActivityError::Stopped) => return Ok(()),
+        Err(failed) => return Err(ServeError::Startup(failed)),
+    };
+    drop(starting);
+    shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
+    started.client.configure(connection(&settings));
+    if let Some(log) = &started.log {
+        log.set_prefix(settings.persistence.storages.prefix());
+    }
+    let limit = settings.process.ultimate_exiting_timeout;
+    let probes = shared.endpoints.register(&operator.name, Probes::new(Arc::clone(&activities), stop.clone()));
+    let served = run(operator, started, settings, shared, stop).await;
+    drop(probes);
+    let cleaned = activities.clean_up(limit).await.map_err(ServeError::Cleanup);
+    served.and(cleaned)
+}
+
+/// An operator whose scripts are installed.
+struct Started {
+    host: Arc<Host>,
+    scripts: Arc<Installed>,
+    client: Client,
+    kinds: Arc<ResourceResolver>,
+    activities: Arc<Activities>,
+    events: EventStream,
+    log: Option<Arc<ChangeLog>>,
+    posted: Queue,
+}
+
+/// Installs the scripts of an operator. The client logs in with its first request.
+async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop) -> Result<Started, ServeError> {
+    let Operator { name, settings, .. } = operator;
+    let Access { login, server, credentials } = access;
+    let own = Arc::new(OnceLock::new());
+    let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
+    let login: Box<dyn Login> = match (has_login, server) {
+        (false, _) => login,
+        (true, ServerChoice::Declared) => Box::new(ActivityLogin::new(Server::Declared, Arc::clone(&own), stop.clone())),
+        (true, ServerChoice::Default) => Box::new(ActivityLogin::new(Server::Fixed(login), Arc::clone(&own), stop.clone())),
+    };
+    let client = Client::new(login, connection(settings), shared.clock.clone());
+    let metrics = shared.endpoints.metrics.operator(name);
+    client.measure(metrics.clone());
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
-    let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(operator.settings.persistence.storages.prefix())));
-    let (poster, posted) = posting::queue(operator.settings.posting.clone());
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), &operator.name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
-    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &operator.settings);
-    let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
-    let Operator { name, declaration, settings, defaults, .. } = operator;
+    let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
+    let (poster, posted) = posting::queue(settings.posting.clone());
+    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
-    let program = Program::load(declaration).map_err(failed)?;
+    let program = Program::load(operator.declaration.clone()).map_err(failed)?;
     let options = host::Options {
         threads: shared.script_threads,
         clock: shared.clock.clone(),
         seed: shared.seed,
         api: Some(Arc::new(api)),
+        credentials: Some(credentials),
         ..host::Options::default()
     };
-    let host = Host::start(options).map_err(ServeError::Threads)?;
-    let scripts = host.install(Arc::new(program)).await.map_err(failed)?;
+    let host = Arc::new(Host::start(options).map_err(ServeError::Threads)?);
+    let scripts = Arc::new(host.install(Arc::new(program)).await.map_err(failed)?);
     if let Some(monitor) = &shared.monitor {
-        monitor.indexes_installed(&name, scripts.indexes());
+        monitor.indexes_installed(name, scripts.indexes());
     }
-    let mut events = event_stream(shared.monitor.clone(), shared.events, log);
-    if poster.posts_logs() {
-        events = events.with(Arc::new(LogPoster(poster)));
+    let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster)));
+    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
+    let calls = Arc::new(HostScripts { host: Arc::clone(&host), scripts: Arc::clone(&scripts) });
+    let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
+    let activities = Arc::new(activities);
+    own.set(Arc::downgrade(&activities)).expect("the activities are given once");
+    Ok(Started { host, scripts, client, kinds, activities, events, log, posted })
+}
+
+/// Logs in and watches until the stop is requested, or the login functions fail.
+async fn run(operator: Operator, started: Started, settings: Settings, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
+    let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
+    let Operator { name, defaults, .. } = operator;
+    let Started { host, scripts, client, kinds, activities, events, posted, .. } = started;
+    tokio::select! {
+        biased;
+        () = stop.requested() => return Ok(()),
+        logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
     }
-    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock.clone()).with_events(events).with_seed(shared.seed);
+    posted.configure(settings.posting.clone());
+    let mut posting = Tasks::default();
+    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), stop.clone()));
+    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
-    let declared =
-        Declared { earlier, sub_defaults: defaults, monitor: shared.monitor, ..declare(&name, handlers, &settings, shared.scope) };
-    let mut posting = Tasks::default();
-    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock, name, stop.clone()));
-    let served = Observer::new(declared, effects, client, kinds).run(stop).await;
+    let declared = Declared {
+        earlier,
+        sub_defaults: defaults,
+        monitor: shared.monitor,
+        health: shared.endpoints.health,
+        metrics: shared.endpoints.metrics.operator(&name),
+        ..declare(&name, handlers, &settings, shared.scope)
+    };
+    let own_stop = stop.child();
+    let mut observed = std::pin::pin!(Observer::new(declared, effects, client.clone(), kinds).run(own_stop.clone()));
+    let served = tokio::select! {
+        ended = &mut observed => ended.map_err(ServeError::Discovery),
+        failure = client.login_failed(), if activities.has(Moment::Login) => {
+            own_stop.request("the login has failed");
+            // The error of the discovery would only repeat that of the login.
+            let _ = observed.await;
+            if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
+        }
+    };
     posting.finish(POSTING_TIMEOUT).await;
-    served.map_err(ServeError::Discovery)
+    served
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
@@ -113,8 +254,8 @@ fn event_stream(monitor: Option<Arc<ActivityMonitor>>, followers: EventStream, l
     sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }
 
-fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, scope: Scope) -> Declared {
-    let settings::Settings { queueing, persistence, execution, scanning, .. } = settings;
+fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope) -> Declared {
+    let Settings { queueing, persistence, execution, scanning, .. } = settings;
     Declared {
         name: Arc::from(name),
         handlers: handlers.into_iter().map(Arc::new).collect(),
@@ -123,6 +264,8 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
         default_backoff: execution.default_backoff,
         sub_defaults: Policy::default(),
         monitor: None,
+        health: Health::default(),
+        metrics: OperatorMetrics::default(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings {
             consistency_timeout: persistence.consistency_timeout,
@@ -137,7 +280,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &settings::Settings, sc
 }
 
 /// Returns the client settings of an operator.
-pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluster::Watching) {
+pub fn connection(settings: &Settings) -> ConnectionSettings {
     let networking = cluster::Networking {
         request_timeout: settings.networking.request_timeout,
         connect_timeout: settings.networking.connect_timeout,
@@ -152,17 +295,17 @@ pub fn connection(settings: &settings::Settings) -> (cluster::Networking, cluste
         reconnect_backoff: settings.watching.reconnect_backoff,
         inactivity_timeout: Some(settings.watching.inactivity_timeout),
     };
-    (networking, watching)
+    ConnectionSettings { networking, watching }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::manifest::settings;
 
     #[test]
     fn the_client_behaves_as_the_settings_say() {
-        let mut settings = settings::Settings::default();
+        let mut settings = Settings::default();
         let seconds = Duration::from_secs;
         settings.networking = settings::Networking {
             request_timeout: Some(seconds(1)),
@@ -178,7 +321,7 @@ mod tests {
             reconnect_backoff: seconds(8),
             inactivity_timeout: seconds(9),
         };
-        let (networking, watching) = connection(&settings);
+        let ConnectionSettings { networking, watching } = connection(&settings);
         let of_requests = (networking.request_timeout, networking.connect_timeout, networking.error_backoffs);
         assert_eq!(of_requests, (Some(seconds(1)), Some(seconds(2)), vec![seconds(3), seconds(4)]));
         let flags = (networking.enforce_retry_after, networking.trust_env);

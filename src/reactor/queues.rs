@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::mailbox::{Event, Mailbox};
+use crate::telemetry::KindMetrics;
 
 /// The mailboxes of the objects with workers.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub struct Queues {
     mailboxes: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
     /// The limit of concurrent workers, if there is one.
     permits: Option<Arc<Semaphore>>,
+    metrics: Option<Arc<KindMetrics>>,
 }
 
 /// The result of adding an event.
@@ -30,7 +32,12 @@ impl Queues {
     pub fn new(worker_limit: Option<usize>) -> Self {
         // A limit beyond the maximum of a semaphore means no limit.
         let permits = worker_limit.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-        Self { mailboxes: Mutex::default(), permits }
+        Self { mailboxes: Mutex::default(), permits, metrics: None }
+    }
+
+    /// Returns the queues with metrics of their events.
+    pub fn measured(self, metrics: Arc<KindMetrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// Adds an event to the queue of its object.
@@ -42,7 +49,7 @@ impl Queues {
             }
             return Queued::Waiting;
         }
-        let (uid, mailbox): (Arc<str>, _) = (Arc::from(uid), Arc::new(Mailbox::default()));
+        let (uid, mailbox): (Arc<str>, _) = (Arc::from(uid), Arc::new(Mailbox::measured(self.metrics.clone())));
         mailbox.put(event);
         mailboxes.insert(Arc::clone(&uid), Arc::clone(&mailbox));
         Queued::First(uid, mailbox)

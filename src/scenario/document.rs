@@ -77,9 +77,12 @@ impl ReadContext<'_> {
         let operators = reader.required(&fields, "operator", "name the manifest of the operator: `operator: ../operator.yaml`");
         let operators = operators.and_then(|item| self.operators(&item));
         let declared = operators.iter().flat_map(|operators| operators.iter());
-        self.handlers = declared.flat_map(Operator::object_handlers).map(|handler| handler.id.clone()).collect();
-        self.indexes =
-            operators.iter().flat_map(|all| all.iter()).flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();
+        let handlers = declared.clone().flat_map(|operator| {
+            let activities = operator.activities.iter().map(|activity| &activity.handler);
+            operator.object_handlers().chain(activities).map(|handler| handler.id.clone())
+        });
+        self.handlers = handlers.collect();
+        self.indexes = declared.flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();

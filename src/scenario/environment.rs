@@ -17,18 +17,18 @@ use crate::apiserver::admin_client::{self, ObjectHandle};
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
-use crate::cluster::Client;
-use crate::engines::EventStream;
+use crate::engines::{Endpoints, EventStream};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::Broken;
-use crate::reactor::operator::{self, Shared};
+use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::Threads;
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
+use super::credentials::ScenarioCredentials;
 use super::expressions::{Interpreter, Question};
 use super::invariants::{Invariants, Process};
 use super::model::{OPERATOR_USER, Scenario, Target};
@@ -38,7 +38,7 @@ use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
-use super::verify::{Observations, ObservedObject};
+use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
 
 pub(super) use faults::UnknownResource;
 
@@ -72,6 +72,10 @@ pub(super) struct Environment {
     run: Mutex<Option<OperatorRun>>,
     /// Running timers and daemons of the current run.
     running_tasks: parking_lot::Mutex<Arc<parking_lot::Mutex<RunningTasks>>>,
+    /// The last end of the operators.
+    exit: parking_lot::Mutex<Option<Exited>>,
+    /// The probes of the operators.
+    endpoints: Endpoints,
     /// Held while the operators are being stopped and started again.
     transition_lock: Mutex<()>,
     run_count: std::sync::atomic::AtomicU32,
@@ -108,6 +112,8 @@ impl Environment {
             clock,
             run: Mutex::new(None),
             running_tasks: parking_lot::Mutex::default(),
+            exit: parking_lot::Mutex::new(None),
+            endpoints: Endpoints::default(),
             transition_lock: Mutex::new(()),
             run_count,
             interpreter: OnceCell::new(),
@@ -181,18 +187,20 @@ impl Environment {
             has_change_log: false,
             script_threads: Threads::Current,
             seed: Some(self.seed),
+            exit_timeouts: ExitTimeouts::default(),
+            endpoints: self.endpoints.clone(),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors) = (Vec::new(), Vec::new());
         for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
-            let (networking, watching) = operator::connection(&operator.settings);
             let login = Box::new(transport.of_operator(index));
-            let client = Client::with_login(login, networking, watching, self.clock.clone()).await.map_err(|error| error.chain())?;
+            let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials) };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),
                 invariants: Arc::clone(&self.invariants),
                 process,
+                operator: operator.name.clone(),
                 pending_calls: Arc::clone(&pending_calls),
                 running_tasks: Arc::clone(&running_tasks),
             };
@@ -200,7 +208,7 @@ impl Environment {
             let monitor = Arc::new(ActivityMonitor::default());
             let shared = Shared { monitor: Some(Arc::clone(&monitor)), events, ..shared.clone() };
             monitors.push(monitor);
-            tasks.push(tokio::task::spawn_local(operator::serve(operator, client, shared, stop.clone())));
+            tasks.push(tokio::task::spawn_local(operator::serve(operator, access, shared, stop.clone())));
         }
         *current = Some(OperatorRun { transport, monitors, pending_calls, stop, tasks });
         drop(current);
@@ -217,7 +225,7 @@ impl Environment {
                 return Ok(());
             }
             if let Some(exit) = run.exit().await {
-                return self.handle_exit(exit);
+                return self.handle_exit(exit, &mut current).await;
             }
             let monitors = run.monitors.clone();
             drop(current);
@@ -226,32 +234,70 @@ impl Environment {
         }
     }
 
-    /// In a cluster, an operator that cannot reach the server is restarted; any other exit is a failure.
-    fn handle_exit(&self, exit: Exit) -> Result<(), String> {
+    /// In a cluster, an operator that cannot reach the server is restarted. Any other exit is a failure, unless the scenario expects it.
+    async fn handle_exit(&self, exit: Exit, current: &mut Option<OperatorRun>) -> Result<(), String> {
         match (exit, &self.chaos) {
             (Exit::Unreachable(text), Some(chaos)) => {
                 chaos.record_exit(&text);
                 Ok(())
             }
-            (Exit::Unreachable(text) | Exit::Broken(text), _) => Err(text),
+            (Exit::Unreachable(text) | Exit::Broken(text), _) => {
+                // As in a process, all operators end with the first one.
+                if let Some(run) = current.take() {
+                    self.end(run).await;
+                }
+                self.exited(1, text)
+            }
         }
     }
 
+    /// Records an end of the operators.
+    ///
+    /// # Errors
+    /// Its error, if the scenario does not expect it.
+    fn exited(&self, code: u8, message: String) -> Result<(), String> {
+        if code != 0 {
+            self.record(format!("the operator exits with code {code}: {message}"));
+        }
+        *self.exit.lock() = Some(Exited { code, message: message.clone() });
+        if code == 0 || self.scenario.expects_exit() { Ok(()) } else { Err(message) }
+    }
+
     /// Stops the operators gracefully, as a signal does.
-    pub(super) async fn stop(&self) {
-        let Some(run) = self.run.lock().await.take() else { return };
+    ///
+    /// # Errors
+    /// The error of an operator that cannot end without one.
+    pub(super) async fn stop(&self) -> Result<(), String> {
+        let Some(run) = self.run.lock().await.take() else { return Ok(()) };
         self.record("the operator stops".to_owned());
+        let failed = self.end(run).await;
+        tokio::time::sleep(TICK).await;
+        match failed {
+            None => self.exited(0, String::new()),
+            Some(message) => self.exited(1, message),
+        }
+    }
+
+    /// Stops operators. Returns the first error.
+    async fn end(&self, run: OperatorRun) -> Option<String> {
         run.stop.request("the scenario");
         let deadline = Instant::now() + STOP_TIMEOUT;
+        let mut failed = None;
         for task in run.tasks {
             let abort = task.abort_handle();
-            if tokio::time::timeout_at(deadline, task).await.is_err() {
+            if let Ok(ended) = tokio::time::timeout_at(deadline, task).await {
+                // In a cluster, an operator that cannot reach the server is restarted.
+                failed = failed.or(operator_run::exit_of(ended).and_then(|exit| match exit {
+                    Exit::Broken(text) => Some(text),
+                    Exit::Unreachable(_) => None,
+                }));
+            } else {
                 self.record("the operator does not stop in time, and is killed".to_owned());
                 run.transport.disconnect();
                 abort.abort();
             }
         }
-        tokio::time::sleep(TICK).await;
+        failed
     }
 
     /// Ends the operators without notice.
@@ -358,9 +404,12 @@ impl Environment {
     /// Describes the pending work, or `None` if there is none.
     async fn pending(&self) -> Result<Option<String>, String> {
         let mut current = self.run.lock().await;
-        let Some(run) = current.as_mut() else { return Ok(Some("the operator is stopped".to_owned())) };
+        let Some(run) = current.as_mut() else {
+            let has_failed = self.exit.lock().as_ref().is_some_and(|exit| exit.code != 0);
+            return Ok((!has_failed).then(|| "the operator is stopped".to_owned()));
+        };
         if let Some(exit) = run.exit().await {
-            return self.handle_exit(exit).map(|()| Some("the operator has exited".to_owned()));
+            return self.handle_exit(exit, &mut current).await.map(|()| Some("the operator has exited".to_owned()));
         }
         if !run.is_ready() {
             return Ok(Some("the operator has not listed everything yet".to_owned()));
@@ -451,6 +500,15 @@ impl Observations for Environment {
     fn events(&self) -> Vec<Arc<Value>> {
         let events = Resource { group: String::new(), plural: "events".to_owned() };
         self.api.list(&events, None).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
+    }
+
+    fn exit(&self) -> Option<Exited> {
+        self.exit.lock().clone()
+    }
+
+    async fn probes(&self) -> Option<ProbeAnswer> {
+        let answer = self.endpoints.probes().await?;
+        Some(ProbeAnswer { status: answer.status, body: answer.body })
     }
 
     async fn evaluate(&self, question: &Question) -> Result<bool, String> {

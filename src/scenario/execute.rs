@@ -168,7 +168,7 @@ async fn stop_and_restart(environment: &Environment, downtime: &Downtime, is_kil
     if is_killed {
         environment.kill().await;
     } else {
-        environment.stop().await;
+        environment.stop().await?;
     }
     let back_at = Instant::now() + downtime.duration;
     for step in &downtime.meanwhile {

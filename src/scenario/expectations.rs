@@ -8,7 +8,8 @@ use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
 use super::model::{
-    BackgroundExpectation, Call, Calls, Events, Expectation, IndexExpectation, LogPattern, Logs, ObjectExpectation, Requests,
+    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
+    ObjectExpectation, Requests,
 };
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
@@ -20,11 +21,13 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known = ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests", "indexes"];
+    let known =
+        ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests", "indexes", "exit", "probes"];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "exit", "probes"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `background`, `events`, `logs`, `requests`, or `indexes`");
+        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `exit`, or `probes`";
+        reader.error_with(item, "nothing is expected", hint);
         return None;
     }
     Some(Expectation {
@@ -35,6 +38,8 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
         indexes: fields.get("indexes").map(|item| indexes(context, &item)).unwrap_or_default(),
+        exit: fields.get("exit").and_then(|item| exit(context, &item)),
+        probes: fields.get("probes").and_then(|item| probes(context, &item)),
     })
 }
 
@@ -225,6 +230,32 @@ fn logs(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Logs> {
     let fields = reader.fields(item, "the logs", &["includes", "excludes"])?;
     let lines = |key: &str| reader.list_of(&fields, key).iter().filter_map(read).collect();
     Some(Logs { includes: lines("includes"), excludes: lines("excludes") })
+}
+
+/// Reads an expected exit: its code, or a mapping with the message.
+fn exit(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedExit> {
+    let reader = context.reader;
+    let spot = item.node.spot;
+    if !matches!(item.node.kind, Kind::Map(_)) {
+        return Some(ExpectedExit { spot, code: reader.whole(item, 0)?, message: None });
+    }
+    let fields = reader.fields(item, "an exit", &["code", "message"])?;
+    let code = reader.required(&fields, "code", "write `code: 1` for a failure")?;
+    let message = fields.get("message").and_then(|item| pattern_of_text(context, &item));
+    Some(ExpectedExit { spot, code: reader.whole(&code, 0)?, message })
+}
+
+/// Reads the expected answer of the probes.
+fn probes(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedProbes> {
+    let reader = context.reader;
+    let fields = reader.fields(item, "the probes", &["status", "results", "message"])?;
+    let status = match fields.get("status") {
+        Some(item) => reader.whole(&item, 100)?,
+        None => 200,
+    };
+    let results = fields.get("results").and_then(|item| Pattern::read(reader, &context.expressions, &item));
+    let message = fields.get("message").and_then(|item| pattern_of_text(context, &item));
+    Some(ExpectedProbes { spot: item.node.spot, status, results, message })
 }
 
 /// Reads expected requests, of one object or a list.

@@ -47,6 +47,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Tells whether a step expects the operators to exit, so that an exit is no failure of the scenario.
+    pub(super) fn expects_exit(&self) -> bool {
+        self.steps.iter().any(|step| matches!(&step.action, StepAction::Expect(expectation) if expectation.exit.is_some()))
+    }
+
     /// Returns the file as the user named it.
     pub fn file(&self) -> &PathBuf {
         &self.source.name
@@ -196,6 +201,10 @@ pub struct Expectation {
     pub requests: Vec<Requests>,
     /// Contents of indexes.
     pub indexes: Vec<IndexExpectation>,
+    /// The last end of the operators.
+    pub exit: Option<ExpectedExit>,
+    /// The answer of the probes.
+    pub probes: Option<ExpectedProbes>,
 }
 
 /// The expected content of an index.
@@ -205,6 +214,28 @@ pub struct IndexExpectation {
     pub spot: SourceSpan,
     /// Pattern of its content: a mapping of keys to lists of values.
     pub matches: Pattern,
+}
+
+/// An expected end of the operators.
+#[derive(Debug, Clone)]
+pub struct ExpectedExit {
+    pub spot: SourceSpan,
+    /// The exit code.
+    pub code: i64,
+    /// Pattern of the error.
+    pub message: Option<Pattern>,
+}
+
+/// An expected answer of the probes, as at the liveness endpoint.
+#[derive(Debug, Clone)]
+pub struct ExpectedProbes {
+    pub spot: SourceSpan,
+    /// The HTTP status.
+    pub status: i64,
+    /// Pattern of the results, by the ids of the probes.
+    pub results: Option<Pattern>,
+    /// Pattern of the text of a failure.
+    pub message: Option<Pattern>,
 }
 
 /// The expected state of an object.

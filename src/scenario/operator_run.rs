@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::kit::Stop;
+use crate::kit::errors::chain;
 use crate::reactor::ActivityMonitor;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::ServeError;
@@ -56,20 +57,26 @@ impl OperatorRun {
     /// Returns the exit of an operator that has ended by itself, which none should do.
     pub(super) async fn exit(&mut self) -> Option<Exit> {
         let index = self.tasks.iter().position(JoinHandle::is_finished)?;
-        Some(match self.tasks.swap_remove(index).await {
-            Ok(Ok(())) => Exit::Broken("the operator has exited by itself".to_owned()),
-            Ok(Err(ServeError::Scripts { operator, problems })) => {
-                let lines = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
-                let lines: Vec<String> = lines.collect();
-                Exit::Broken(format!("the scripts of operator {operator} cannot be installed: {}", lines.join("; ")))
-            }
-            Ok(Err(ServeError::Discovery(error))) => {
-                Exit::Unreachable(format!("the operator cannot discover the kinds of the cluster: {}", error.chain()))
-            }
-            Ok(Err(error)) => Exit::Broken(format!("the operator cannot run: {error}")),
-            Err(error) => Exit::Broken(format!("the operator has failed because of an internal error: {error}")),
-        })
+        let ended = self.tasks.swap_remove(index).await;
+        Some(exit_of(ended).unwrap_or_else(|| Exit::Broken("the operator has exited by itself".to_owned())))
     }
+}
+
+/// Returns why an operator has failed; `None` if it has not.
+pub(super) fn exit_of(ended: Result<Result<(), ServeError>, JoinError>) -> Option<Exit> {
+    Some(match ended {
+        Ok(Ok(())) => return None,
+        Ok(Err(ServeError::Scripts { operator, problems })) => {
+            let lines = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
+            let lines: Vec<String> = lines.collect();
+            Exit::Broken(format!("the scripts of operator {operator} cannot be installed: {}", lines.join("; ")))
+        }
+        Ok(Err(ServeError::Discovery(error))) => {
+            Exit::Unreachable(format!("the operator cannot discover the kinds of the cluster: {}", error.chain()))
+        }
+        Ok(Err(error)) => Exit::Broken(format!("the operator cannot continue: {}", chain(&error))),
+        Err(error) => Exit::Broken(format!("the operator has failed because of an internal error: {error}")),
+    })
 }
 
 /// Why an operator has ended by itself.

@@ -9,6 +9,7 @@ use crate::engines::{EngineEvent, EventSink};
 use crate::handling::message::seconds;
 use crate::handling::spawning::Stage;
 use crate::handling::{Handler, On, Outcome, Reason, Verdict};
+use crate::manifest::operator::Moment;
 use crate::object::{Body, EventKind};
 use crate::reactor::activity::shown;
 
@@ -25,6 +26,8 @@ pub(super) struct TimelineRecorder {
     pub timeline: Arc<Timeline>,
     pub invariants: Arc<Invariants>,
     pub process: Process,
+    /// The operator's name.
+    pub operator: String,
     /// Running and scheduled calls of this run.
     pub pending_calls: Arc<Mutex<PendingCalls>>,
     /// Running timers and daemons of this run.
@@ -97,6 +100,25 @@ impl EventSink for TimelineRecorder {
             EngineEvent::TaskStarted { body, handler } => self.task(body, handler, TaskEvent::Started),
             EngineEvent::TaskStopping { body, handler, stage } => self.task(body, handler, TaskEvent::Stopping(stage)),
             EngineEvent::TaskEnded { body, handler, is_requested } => self.task(body, handler, TaskEvent::Ended { is_requested }),
+            EngineEvent::ActivityCalled { activity, handler, retry } => {
+                let subject = self.operator_subject();
+                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+                self.timeline.add(Event::Called { subject, call: call(handler, retry), reason: describe_activity(activity) });
+            }
+            EngineEvent::ActivityJudged { activity, handler, retry, outcome } => {
+                let subject = self.operator_subject();
+                match outcome.delay.filter(|_| !outcome.is_final) {
+                    None => self.pending_calls.lock().ended(&subject, &handler.id),
+                    Some(delay) => {
+                        let at = self.timeline.elapsed().saturating_add(delay);
+                        self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
+                    }
+                }
+                // The results of logins are secrets.
+                let is_secret = activity == Moment::Login && outcome.is_final && outcome.error.is_none();
+                let outcome = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
+            }
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }
@@ -108,6 +130,12 @@ impl EventSink for TimelineRecorder {
 }
 
 impl TimelineRecorder {
+    /// Returns the subject of activities.
+    fn operator_subject(&self) -> Subject {
+        let text = str::to_owned;
+        Subject { group: text("kopfd.dev"), kind: text("Operator"), namespace: String::new(), name: self.operator.clone() }
+    }
+
     fn task(&self, body: &Body, handler: &Handler, event: TaskEvent) {
         let subject = Subject::of(body);
         self.invariants.task(self.process, body, handler, event);
@@ -130,6 +158,15 @@ impl TimelineRecorder {
             TaskEvent::Ended { is_requested: false } => "has ended on its own",
         };
         self.timeline.add(Event::Task { subject, handler: handler.id.clone(), what });
+    }
+}
+
+fn describe_activity(activity: Moment) -> &'static str {
+    match activity {
+        Moment::Startup => "a startup activity",
+        Moment::Cleanup => "a cleanup activity",
+        Moment::Login => "a login",
+        Moment::Probe => "a probe",
     }
 }
 

@@ -21,7 +21,7 @@ use crate::apiserver::storage::resource::Key;
 use crate::apiserver::{ApiServer, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
-use crate::cluster::{Error, LoginError};
+use crate::cluster::{ConnectionSettings, Error, LoginError};
 use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
@@ -110,9 +110,9 @@ impl ScenarioTransport {
 }
 
 impl Login for ScenarioTransport {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
         let connection = Connection::over(self.clone(), "the scenario");
-        Box::pin(async { Ok(connection) })
+        Box::pin(async { Ok(vec![connection]) })
     }
 }
 

@@ -12,7 +12,8 @@ use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
 use super::model::{
-    BackgroundExpectation, Call, Calls, Events, Expectation, IndexExpectation, LogPattern, Logs, ObjectExpectation, Requests, Target,
+    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
+    ObjectExpectation, Requests, Target,
 };
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
@@ -61,8 +62,36 @@ pub trait Observations {
         Vec::new()
     }
 
+    /// Returns the last end of the operators, if they have ended.
+    fn exit(&self) -> Option<Exited> {
+        None
+    }
+
+    /// Returns the answer of the probes; `None` if the operators do not run.
+    fn probes(&self) -> impl Future<Output = Option<ProbeAnswer>> {
+        std::future::ready(None)
+    }
+
     /// Evaluates an expression of the scenario. Its error is the text of the failure.
     fn evaluate(&self, question: &Question) -> impl Future<Output = Result<bool, String>>;
+}
+
+/// An end of the operators.
+#[derive(Debug, Clone)]
+pub struct Exited {
+    /// The exit code.
+    pub code: u8,
+    /// The error; empty without one.
+    pub message: String,
+}
+
+/// The answer of the liveness endpoint.
+#[derive(Debug, Clone)]
+pub struct ProbeAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The results as JSON, or the text of a failure.
+    pub body: String,
 }
 
 /// An object that was looked up, whether it exists or not.
@@ -107,8 +136,12 @@ impl Difference {
 pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectation: &Expectation) -> Vec<Difference> {
     let mut answers = Answers::default();
     let mut failed = Vec::new();
+    let probed = if expectation.probes.is_some() { observations.probes().await } else { None };
     loop {
-        let found = compare(observations, expectation, &mut answers);
+        let mut found = compare(observations, expectation, &mut answers);
+        if let Some(expected) = &expectation.probes {
+            found.extend(verify_probes(probed.as_ref(), expected, &mut answers));
+        }
         let questions = answers.questions();
         if questions.is_empty() {
             return found.into_iter().chain(failed).collect();
@@ -124,7 +157,7 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, background, events, logs, requests, indexes } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes, exit, probes: _ } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
@@ -146,6 +179,9 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     for index in indexes {
         found.extend(verify_index(observations, index, answers));
     }
+    if let Some(expected) = exit {
+        found.extend(verify_exit(observations.exit(), expected, answers));
+    }
     found
 }
 
@@ -158,6 +194,47 @@ fn verify_index(observations: &impl Observations, index: &IndexExpectation, answ
     let mut mismatches = Vec::new();
     matches.compare(Some(&content), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
     mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch)).collect()
+}
+
+fn verify_exit(exit: Option<Exited>, expected: &ExpectedExit, answers: &mut Answers) -> Option<Difference> {
+    let ExpectedExit { spot, code, message } = expected;
+    let Some(exit) = exit else {
+        return Some(Difference::new(*spot, format!("exit: expected code {code}, but the operator has not exited")));
+    };
+    let is_like = |like: &Pattern, answers: &mut Answers| {
+        like.passes(&Value::from(exit.message.as_str()), &mut |asked, value| answers.ask(asked, value))
+    };
+    if i64::from(exit.code) != *code {
+        return Some(Difference::new(*spot, format!("exit: expected code {code}, found {}: {}", exit.code, exit.message)));
+    }
+    let message = message.as_ref().filter(|like| !is_like(like, answers))?;
+    Some(Difference::new(*spot, format!("exit: expected {}, found {:?}", describe(message), exit.message)))
+}
+
+fn verify_probes(probed: Option<&ProbeAnswer>, expected: &ExpectedProbes, answers: &mut Answers) -> Vec<Difference> {
+    let ExpectedProbes { spot, status, results, message } = expected;
+    let Some(ProbeAnswer { status: found, body }) = probed else {
+        return vec![Difference::new(*spot, "probes: the operator does not run")];
+    };
+    if i64::from(*found) != *status {
+        return vec![Difference::new(*spot, format!("probes: expected status {status}, found {found}: {body}"))];
+    }
+    let mut differences = Vec::new();
+    if let Some(results) = results {
+        let value: Value = serde_json::from_str(body).unwrap_or_default();
+        let mut mismatches = Vec::new();
+        results.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
+        differences.extend(mismatches.into_iter().map(|Mismatch { path, spot, wanted, found, .. }| {
+            let found = found.as_ref().map_or_else(|| "nothing".to_owned(), shown);
+            Difference::new(spot, format!("probes: {path}: expected {wanted}, found {found}"))
+        }));
+    }
+    if let Some(like) = message
+        && !like.passes(&Value::from(body.as_str()), &mut |asked, value| answers.ask(asked, value))
+    {
+        differences.push(Difference::new(*spot, format!("probes: expected {}, found {body:?}", describe(like))));
+    }
+    differences
 }
 
 fn verify_object(observations: &impl Observations, object_expectation: &ObjectExpectation, answers: &mut Answers) -> Vec<Difference> {

@@ -35,6 +35,14 @@ pub struct EventRequest {
     pub level: Option<Level>,
 }
 
+/// The credentials of the built-in logins, for login functions. Errors are texts.
+pub trait Credentials: Send + Sync {
+    /// Returns the connection info of the service account; `None` outside of a container.
+    fn service_account(&self) -> BoxFuture<'_, Result<Option<Value>, String>>;
+    /// Returns the connection info of the kubeconfig in a context, by default the current one; `None` without a kubeconfig.
+    fn kubeconfig(&self, context: Option<String>) -> BoxFuture<'_, Result<Option<Value>, String>>;
+}
+
 /// One request of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiRequest {

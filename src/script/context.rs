@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, Map, NativeCallContext};
 
-use super::api::Api;
+use super::api::{Api, Credentials};
 use super::budget::Budget;
 use super::declaration::Allow;
 use super::fiber;
@@ -58,6 +58,8 @@ pub(super) struct Environment {
     pub rng: Rng,
     /// The cluster, if there is one.
     pub api: Option<Arc<dyn Api>>,
+    /// The credentials of the built-in logins, if there are any.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// The root of scripts, imports and templates.
     pub root: PathBuf,
     /// The allowed access beyond the cluster.
@@ -197,6 +199,18 @@ impl Context {
         &self.0.environment.allow
     }
 
+    /// Returns the credentials of the built-in logins.
+    ///
+    /// # Errors
+    /// Outside of login functions.
+    pub(super) fn credentials(&self, function: &str) -> Result<Arc<dyn Credentials>, Box<EvalAltResult>> {
+        if self.mode() != Mode::Login {
+            return Err(Failure::host("unavailable", format!("`{function}` is available in login functions only")).into());
+        }
+        let credentials = self.0.environment.credentials.clone();
+        credentials.ok_or_else(|| Failure::host("unavailable", format!("`{function}` has no credentials to look for here")).into())
+    }
+
     /// Returns the cluster.
     ///
     /// # Errors
@@ -303,6 +317,7 @@ pub(super) mod testing {
             clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
             rng: Rng::seeded(1),
             api: None,
+            credentials: None,
             root: "tests".into(),
             allow: Allow::default(),
             modules: Modules::default(),

@@ -7,6 +7,7 @@ mod environment;
 mod errors;
 mod events;
 mod k8s;
+mod login;
 pub(super) mod moments;
 mod options;
 mod random;
@@ -32,6 +33,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         k8s::register,
+        login::register,
         moments::register,
         regexp::register,
         templates::register,

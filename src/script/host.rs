@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 
-use super::api::Api;
+use super::api::{Api, Credentials};
 use super::call::{Call, Evaluation, Returned};
 use super::index::Indexes;
 use super::problem::Problem;
@@ -42,6 +42,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// The cluster, if there is one.
     pub api: Option<Arc<dyn Api>>,
+    /// The credentials of the built-in logins, for login functions.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// Limit of running and waiting scripts.
     pub max_fibers: usize,
 }
@@ -66,7 +68,7 @@ impl Default for Threads {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, max_fibers: MAX_FIBERS }
+        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, credentials: None, max_fibers: MAX_FIBERS }
     }
 }
 
@@ -121,8 +123,8 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, seed, api, max_fibers } = options;
-        let settings = ThreadSettings { clock, seed, api, memory: Arc::default(), shared: Arc::default() };
+        let Options { threads, clock, seed, api, credentials, max_fibers } = options;
+        let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default(), shared: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,

@@ -150,6 +150,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             clock: Clock::system(),
             rng: Rng::default(),
             api: None,
+            credentials: None,
             root,
             allow,
             modules,

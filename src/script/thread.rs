@@ -12,7 +12,7 @@ use rhai::{Dynamic, ImmutableString};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
-use super::api::Api;
+use super::api::{Api, Credentials};
 use super::arguments::{Offer, Outputs};
 use super::budget::{Budget, Ending};
 use super::call::{Call, Evaluation, Returned};
@@ -126,6 +126,8 @@ pub(super) struct ThreadSettings {
     pub seed: Option<u64>,
     /// The cluster.
     pub api: Option<Arc<dyn Api>>,
+    /// The credentials of the built-in logins.
+    pub credentials: Option<Arc<dyn Credentials>>,
     /// The operator's memory.
     pub memory: memo::Shared,
     /// The operator's shared data.
@@ -207,10 +209,10 @@ impl Thread {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
-        let ThreadSettings { clock, seed, api, shared, .. } = self.settings.clone();
+        let ThreadSettings { clock, seed, api, credentials, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, rng, api, root, allow, modules, memos, indexes, shared, transforms };
+        let environment = |modules| Environment { clock, rng, api, credentials, root, allow, modules, memos, indexes, shared, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

@@ -168,6 +168,7 @@ impl EventSink for PanickingSink {
             EngineEvent::PatchPrepared { .. } => "prepared",
             EngineEvent::PatchSent { .. } => "sent",
             EngineEvent::CycleEnded { .. } => "ended",
+            EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } => "activity",
         });
         self.0.events().emit(event);
     }

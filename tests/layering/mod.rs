@@ -60,12 +60,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("minijinja", &["script"]),
     ("kube", &["cluster"]),
     ("k8s_openapi", &["cluster"]),
-    ("hyper", &["cluster"]),
+    // The engines listen for probes.
+    ("hyper", &["cluster", "engines"]),
     ("hyper_util", &["cluster"]),
     ("hyper_rustls", &["cluster"]),
     // Scenarios connect the engine's client with the embedded server.
-    ("http", &["cluster", "scenario"]),
-    ("tower", &["cluster"]),
+    ("http", &["cluster", "scenario", "engines"]),
+    ("tower", &["cluster", "engines"]),
     ("rustls", &["cluster"]),
     // The embedded server has its own JSON patches: real servers differ from the crate.
     ("json_patch", &["cluster"]),
@@ -79,6 +80,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("quick_junit", &["cli"]),
     ("tracing_subscriber", &["telemetry"]),
     ("terminal_size", &["telemetry"]),
+    ("prometheus_client", &["telemetry"]),
     ("strsim", &["kit"]),
     ("mimalloc", &["main"]),
     ("notify", &["cli"]),

@@ -9,8 +9,8 @@ use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use parking_lot::Mutex;
 
-use super::super::config::{Networking, Watching};
 use super::super::error::{Error, LoginError};
+use super::super::settings::{ConnectionSettings, Networking, Watching};
 use super::super::transport::{Answer, ByteStream, Connection, Login, Transport};
 use super::Client;
 use crate::kit::Clock;
@@ -76,7 +76,7 @@ impl Transport for Script {
 }
 
 impl Login for Script {
-    fn login(&self) -> BoxFuture<'_, Result<Connection, LoginError>> {
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
         let number = self.logins.fetch_add(1, Ordering::SeqCst) + 1;
         let transport: Arc<dyn Transport> = Arc::new(self.clone());
         let connection = Connection {
@@ -85,9 +85,10 @@ impl Login for Script {
             expires_at: self.expires_at.filter(|_| number == 1),
             default_namespace: "default".to_owned(),
             server: "script".to_owned(),
+            id: String::new(),
             fingerprint: number.min(self.different_logins),
         };
-        Box::pin(async { Ok(connection) })
+        Box::pin(async { Ok(vec![connection]) })
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use http::header;
 use tokio::time::Instant;
 
+use super::super::transport::Connection;
 use super::script::{Script, answer, refused};
 use super::*;
 
@@ -159,4 +160,53 @@ async fn credentials_are_renewed_before_they_end() {
     tokio::time::sleep(Duration::from_secs(55)).await;
     client.request(&Request::get("/api")).await.unwrap();
     assert_eq!(script.logins(), 2);
+}
+
+/// A login with several credentials: each has a name, whether the server accepts it, and the login from which it is another one.
+#[derive(Clone)]
+struct Several {
+    logins: Arc<std::sync::atomic::AtomicU64>,
+    accepted: Script,
+    refused: Script,
+}
+
+impl Login for Several {
+    fn login(&self, _: Arc<ConnectionSettings>) -> futures::future::BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
+        let number = self.logins.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let connection = |id: &str, script: &Script, fingerprint| {
+            let connection = Connection::over(script.clone(), id);
+            Connection { id: id.to_owned(), fingerprint, ..connection }
+        };
+        // The first one is always the same, the second one is another one at each login.
+        Box::pin(std::future::ready(Ok(vec![connection("same", &self.refused, 1), connection("new", &self.accepted, number)])))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_credentials_are_used_before_another_login_and_refused_ones_not_again() {
+    let logins: Arc<std::sync::atomic::AtomicU64> = Arc::default();
+    let several = Several { logins: Arc::clone(&logins), accepted: failing(&[200, 200, 401]), refused: failing(&[401; 9]) };
+    let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+    let client = Client::new(Box::new(several.clone()), ConnectionSettings::default(), clock);
+    let count = || {
+        (several.accepted.requests.lock().len(), several.refused.requests.lock().len(), logins.load(std::sync::atomic::Ordering::SeqCst))
+    };
+    assert_eq!(count(), (0, 0, 0));
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!((count(), client.server()), ((1, 1, 1), "new".to_owned()));
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(count(), (2, 1, 1));
+    // Both are refused: of the new login, only the credentials that were not refused before are used.
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(count(), (4, 1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_login_is_told_to_the_owner_of_the_client() {
+    let script = failing(&[401; 9]);
+    let client = script.client().await;
+    client.request(&Request::get("/api")).await.unwrap_err();
+    assert!(matches!(client.login_failed().await, LoginError::Refused));
+    let working = failing(&[]).client().await;
+    assert!(timeout(Duration::from_secs(1), working.login_failed()).await.is_err());
 }

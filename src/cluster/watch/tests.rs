@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::super::client::script::{Script, answer, refused, streamed};
-use super::super::config::{Networking, Watching};
+use super::super::settings::{Networking, Watching};
 use super::super::transport::Answer;
 use super::*;
 

@@ -10,7 +10,9 @@ pub struct LogPoster(pub Poster);
 
 impl EventSink for LogPoster {
     fn accept(&self, event: &EngineEvent<'_>) {
-        if let EngineEvent::HandlingReported { body, message } = event {
+        if let EngineEvent::HandlingReported { body, message } = event
+            && self.0.posts_logs()
+        {
             self.0.post_log(body, message.level, &message.to_string());
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -19,10 +20,13 @@ use super::rules::{self, KubernetesEvent};
 /// Limit of queued Events: one is posted in some milliseconds, so this bridges some seconds without the API server.
 const CAPACITY: usize = 1_000;
 
+/// The current settings: startup functions may change them.
+type Current = Arc<RwLock<Arc<Posting>>>;
+
 /// A handle that queues Events. Cheap to clone; it never waits.
 #[derive(Debug, Clone)]
 pub struct Poster {
-    posting: Arc<Posting>,
+    posting: Current,
     events: mpsc::Sender<KubernetesEvent>,
     lost: Arc<AtomicU64>,
 }
@@ -30,14 +34,14 @@ pub struct Poster {
 /// The queued Events.
 #[derive(Debug)]
 pub struct Queue {
-    posting: Arc<Posting>,
+    posting: Current,
     events: mpsc::Receiver<KubernetesEvent>,
     lost: Arc<AtomicU64>,
 }
 
 /// Returns an empty queue and the handle that fills it.
 pub fn queue(posting: Posting) -> (Poster, Queue) {
-    let posting = Arc::new(posting);
+    let posting: Current = Arc::new(RwLock::new(Arc::new(posting)));
     let (sender, events) = mpsc::channel(CAPACITY);
     let lost = Arc::default();
     (Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost) }, Queue { posting, events, lost })
@@ -47,19 +51,21 @@ impl Poster {
     /// Queues an Event, if Events of its level are posted. Without a level, only the main switch counts. If the queue is full, the Event is
     /// lost and counted.
     pub fn post(&self, event: KubernetesEvent, level: Option<Level>) {
-        if rules::is_posted(&self.posting, level) {
+        if rules::is_posted(&self.posting.read(), level) {
             self.put(event);
         }
     }
 
     /// Tells whether log messages about objects are posted.
     pub fn posts_logs(&self) -> bool {
-        self.posting.loggers && self.posting.enabled
+        let posting = self.posting.read();
+        posting.loggers && posting.enabled
     }
 
     /// Queues the Event of a log message, if such messages are posted.
     pub fn post_log(&self, object: &Value, level: Level, message: &str) {
-        if let Some(event) = rules::of_log(&self.posting, object, level, message) {
+        let event = rules::of_log(&self.posting.read(), object, level, message);
+        if let Some(event) = event {
             self.put(event);
         }
     }
@@ -81,10 +87,15 @@ struct Task {
 }
 
 impl Queue {
+    /// Changes the settings, also of the handles.
+    pub fn configure(&self, posting: Posting) {
+        *self.posting.write() = Arc::new(posting);
+    }
+
     /// Posts the Events until the operator stops. Events that are still queued then are lost. `component` is the name of the operator, for
     /// Events without a reporting component in the settings.
     pub async fn run(mut self, client: Client, clock: Clock, component: String, stop: Stop) {
-        let mut task = Task { client, clock, posting: Arc::clone(&self.posting), component, posted: Posted::default() };
+        let mut task = Task { client, clock, posting: Arc::clone(&self.posting.read()), component, posted: Posted::default() };
         let post_all = async {
             while let Some(event) = self.events.recv().await {
                 task.post(event).await;

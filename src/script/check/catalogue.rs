@@ -12,8 +12,6 @@ const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("
 /// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of a method is
 /// counted as an argument.
 const ANNOUNCED: &[(&str, &[usize])] = &[("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
-/// The same, in the module for login functions.
-const ANNOUNCED_LOGIN: &[(&str, &[usize])] = &[("kubeconfig", &[0, 1]), ("service_account", &[0])];
 /// Methods of functions, with the arguments of the function.
 const OPEN: &[&str] = &["call", "curry"];
 
@@ -44,8 +42,6 @@ impl Catalogue {
         for (name, arities) in KEYWORDS.iter().chain(ANNOUNCED) {
             catalogue.global.entry((*name).to_owned()).or_default().extend(*arities);
         }
-        let login = catalogue.modules.entry("login".to_owned()).or_default();
-        login.extend(ANNOUNCED_LOGIN.iter().map(|(name, arities)| ((*name).to_owned(), arities.iter().copied().collect())));
         // `names` refuses it, with a hint.
         catalogue.global.remove("exit");
         catalogue.plain =

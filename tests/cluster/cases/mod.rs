@@ -5,6 +5,7 @@ mod crashes;
 mod examples;
 mod fields;
 mod kinds;
+mod metrics;
 mod sameness;
 mod scenarios;
 mod steps;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         examples::CASES,
         kinds::CASES,
         basics::CASES,
+        metrics::CASES,
         fields::CASES,
     ]
     .concat()

@@ -1,0 +1,112 @@
+//! The listener of the endpoints, on a thread of its own: it answers even while the event loop of the operators is stuck.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tracing::debug;
+
+use crate::http::{Limits, Listener};
+use crate::kit::Stop;
+
+use super::{Answer, Endpoints, LivenessUrl};
+
+/// The limits of clients: probes and scrapes are short, and slow clients are cut off.
+const LIMITS: Limits = Limits {
+    connections: 100,
+    head_timeout: Duration::from_secs(5),
+    idle_timeout: Duration::from_secs(30),
+    // As in kopf.
+    grace: Duration::from_secs(1),
+};
+
+/// A running listener. It ends with its stop, or when it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on the first address of a URL that can be used.
+    ///
+    /// # Errors
+    /// If none can be used, or the thread cannot be started.
+    pub async fn start(url: &LivenessUrl, endpoints: Endpoints) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let stop = Stop::new();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let (url, serving) = (url.clone(), stop.clone());
+        let run = move || {
+            runtime.block_on(async move {
+                match bind(&url).await {
+                    Err(error) => drop(sender.send(Err(error))),
+                    Ok(listener) => {
+                        drop(sender.send(Ok(listener.address())));
+                        serve(listener, url, endpoints, serving).await;
+                    }
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("endpoints".to_owned()).spawn(run)?;
+        let address = receiver.await.map_err(|_| io::Error::other("the thread of the endpoints has ended"))??;
+        Ok(Self { address, stop, thread: Some(thread) })
+    }
+
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.request("the operators have ended");
+        if let Some(thread) = self.thread.take() {
+            // A panic was logged by the runtime's thread, and there is nothing left to serve.
+            drop(thread.join());
+        }
+    }
+}
+
+async fn bind(url: &LivenessUrl) -> io::Result<Listener> {
+    let mut failure = io::Error::other("the host has no address");
+    for address in url.addresses()? {
+        match Listener::bind(address, None).await {
+            Ok(listener) => return Ok(listener.with_limits(LIMITS)),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop: Stop) {
+    let service = tower::service_fn(move |request: Request<Incoming>| {
+        let (endpoints, probes) = (endpoints.clone(), url.path.clone());
+        async move { Ok::<_, Infallible>(respond(&endpoints, &probes, request.method(), request.uri().path()).await) }
+    });
+    listener.serve(service, stop).await;
+}
+
+async fn respond(endpoints: &Endpoints, probes: &str, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    let answer = match *method {
+        Method::GET | Method::HEAD => endpoints.answer(path, probes).await,
+        _ => Answer { status: 405, content_type: "text/plain; charset=utf-8", body: "only GET and HEAD are allowed\n".to_owned() },
+    };
+    debug!(target: "kopfd::endpoints", %method, path, status = answer.status, "A request to an endpoint was answered.");
+    // The server itself leaves out the body of an answer to HEAD.
+    let mut response = Response::new(Full::from(answer.body));
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if answer.status == 405 {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}

@@ -1,0 +1,214 @@
+//! The health of the operators of a process: whether they are ready, and whether a restart of the process would help.
+//!
+//! Reports come from the watches and from operators that start; `Health::unready` and `Health::dead` judge them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A watch without an answer of the server for this time is dead. Servers and networks are repaired in less.
+pub const DEAD_AFTER: Duration = Duration::from_mins(5);
+
+/// Without a turn for this time, the event loop is stuck. No handler occupies it for so long: scripts are interrupted by their limits.
+pub const STUCK_AFTER: Duration = Duration::from_secs(30);
+
+/// The interval of the turns of the event loop that are recorded.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// The health of the operators of a process. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Health(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Reasons why operators are not ready, by a number.
+    gates: BTreeMap<u64, String>,
+    watches: BTreeMap<u64, Watch>,
+    /// The last recorded turn of the event loop.
+    last_beat: Option<Instant>,
+    last_number: u64,
+}
+
+/// The reports of one watch.
+#[derive(Debug)]
+struct Watch {
+    name: String,
+    is_listed: bool,
+    trouble: Option<Trouble>,
+}
+
+/// The failures of a watch since its last success.
+#[derive(Debug)]
+struct Trouble {
+    since: Instant,
+    error: String,
+    /// Whether the server refuses the requests: a restart would not change its mind.
+    is_refusal: bool,
+}
+
+/// Keeps the process from being ready until it is dropped.
+#[derive(Debug)]
+pub struct ReadinessGate {
+    health: Health,
+    number: u64,
+}
+
+/// The reporter of one watch. Dropping it ends the reports.
+#[derive(Debug)]
+pub struct WatchReporter {
+    health: Health,
+    number: u64,
+}
+
+impl Health {
+    /// Makes the process unready for a reason, until the gate is dropped.
+    pub fn gate(&self, reason: impl Into<String>) -> ReadinessGate {
+        let mut state = self.0.lock();
+        let number = state.number();
+        state.gates.insert(number, reason.into());
+        ReadinessGate { health: self.clone(), number }
+    }
+
+    /// Returns the reporter of a watch, which has not listed its objects yet.
+    pub fn watch(&self, name: impl Into<String>) -> WatchReporter {
+        let mut state = self.0.lock();
+        let number = state.number();
+        state.watches.insert(number, Watch { name: name.into(), is_listed: false, trouble: None });
+        WatchReporter { health: self.clone(), number }
+    }
+
+    /// Records the turns of the event loop that runs this future; it never ends.
+    pub async fn beat(&self) {
+        loop {
+            self.0.lock().last_beat = Some(Instant::now());
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    /// Returns the reasons why the process is not ready; none if it is.
+    pub fn unready(&self) -> BTreeSet<String> {
+        let state = self.0.lock();
+        let watches = state.watches.values().filter_map(|watch| match &watch.trouble {
+            Some(trouble) => Some(format!("{} fails: {}", watch.name, trouble.error)),
+            None if !watch.is_listed => Some(format!("{} has not listed its objects yet", watch.name)),
+            None => None,
+        });
+        state.gates.values().cloned().chain(watches).collect()
+    }
+
+    /// Returns the reasons why the process should be restarted; none if it works.
+    pub fn dead(&self) -> BTreeSet<String> {
+        let state = self.0.lock();
+        let stuck = state.last_beat.map(|at| at.elapsed()).filter(|age| *age > STUCK_AFTER);
+        let stuck = stuck.map(|age| format!("the event loop has been stuck for {} seconds", age.as_secs()));
+        let watches = state.watches.values().filter_map(|watch| {
+            let trouble = watch.trouble.as_ref().filter(|trouble| !trouble.is_refusal && trouble.since.elapsed() > DEAD_AFTER)?;
+            Some(format!("{} has been dead for {} seconds: {}", watch.name, trouble.since.elapsed().as_secs(), trouble.error))
+        });
+        stuck.into_iter().chain(watches).collect()
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+impl Drop for ReadinessGate {
+    fn drop(&mut self) {
+        self.health.0.lock().gates.remove(&self.number);
+    }
+}
+
+impl WatchReporter {
+    /// Records that all objects were listed.
+    pub fn listed(&self) {
+        self.change(|watch| (watch.is_listed, watch.trouble) = (true, None));
+    }
+
+    /// Records that a stream of events was opened.
+    pub fn opened(&self) {
+        self.change(|watch| watch.trouble = None);
+    }
+
+    /// Records a failure. `is_refusal` tells whether the server refused the request.
+    pub fn failed(&self, error: &str, is_refusal: bool) {
+        self.change(|watch| {
+            let since = watch.trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
+            watch.trouble = Some(Trouble { since, error: error.to_owned(), is_refusal });
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Watch)) {
+        if let Some(watch) = self.health.0.lock().watches.get_mut(&self.number) {
+            change(watch);
+        }
+    }
+}
+
+impl Drop for WatchReporter {
+    fn drop(&mut self) {
+        self.health.0.lock().watches.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(reasons: BTreeSet<String>) -> Option<String> {
+        assert!(reasons.len() < 2, "{reasons:?}");
+        reasons.into_iter().next()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_process_is_ready_once_all_gates_are_open_and_all_watches_have_listed() {
+        let health = Health::default();
+        assert_eq!(one(health.unready()), None);
+        let gate = health.gate("the operator 'a' is starting");
+        assert_eq!(one(health.unready()).as_deref(), Some("the operator 'a' is starting"));
+        let watch = health.watch("the watch of pods");
+        drop(gate);
+        assert_eq!(one(health.unready()).as_deref(), Some("the watch of pods has not listed its objects yet"));
+        watch.listed();
+        assert_eq!(one(health.unready()), None);
+        watch.failed("no route", false);
+        assert_eq!(one(health.unready()).as_deref(), Some("the watch of pods fails: no route"));
+        watch.opened();
+        assert_eq!(one(health.unready()), None);
+        drop(health.watch("a watch that has ended"));
+        assert_eq!(one(health.unready()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_watch_that_fails_for_long_is_dead_and_no_refusal_is() {
+        let health = Health::default();
+        let (watch, refused) = (health.watch("the watch of pods"), health.watch("the watch of secrets"));
+        watch.failed("no route", false);
+        refused.failed("HTTP 403", true);
+        tokio::time::sleep(DEAD_AFTER).await;
+        watch.failed("still no route", false);
+        assert_eq!(one(health.dead()), None);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(one(health.dead()).as_deref(), Some("the watch of pods has been dead for 301 seconds: still no route"));
+        watch.listed();
+        assert_eq!(one(health.dead()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_loop_without_turns_is_stuck() {
+        let health = Health::default();
+        tokio::time::sleep(STUCK_AFTER * 2).await;
+        assert_eq!(one(health.dead()), None, "no turns are recorded at all");
+        let beating = tokio::time::timeout(STUCK_AFTER * 2, health.beat());
+        assert!(beating.await.is_err());
+        assert_eq!(one(health.dead()), None);
+        tokio::time::sleep(STUCK_AFTER + BEAT).await;
+        assert_eq!(one(health.dead()).as_deref(), Some("the event loop has been stuck for 31 seconds"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Counts the events of an operator.
+
+use std::collections::{BTreeSet, HashMap};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::handling::{Handler, Outcome};
+use crate::object::{Body, EventKind, ObjectKey};
+use crate::telemetry::OperatorMetrics;
+use crate::telemetry::metrics::AttemptOutcome;
+
+use super::events::{EngineEvent, EventSink};
+
+/// The sink of events that counts them.
+pub struct MetricsSink {
+    metrics: OperatorMetrics,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// When running calls began, by the object's unique id and the handler.
+    calls: HashMap<(String, String), Instant>,
+    /// The handlers that wait for their next attempt, by the object's unique id.
+    waiting: HashMap<String, BTreeSet<String>>,
+}
+
+impl MetricsSink {
+    /// Returns the sink for an operator.
+    pub fn new(metrics: OperatorMetrics) -> Self {
+        Self { metrics, state: Mutex::default() }
+    }
+
+    fn began(&self, uid: String, handler: &Handler) {
+        let mut state = self.state.lock();
+        state.calls.insert((uid.clone(), handler.id.clone()), Instant::now());
+        self.changed(&mut state, uid, |waiting| waiting.remove(&handler.id));
+    }
+
+    fn ended(&self, uid: String, handler: &Handler) {
+        let began = self.state.lock().calls.remove(&(uid, handler.id.clone()));
+        if let Some(began) = began {
+            self.metrics.call(&handler.id, began.elapsed());
+        }
+    }
+
+    fn judged(&self, handler: &Handler, retry: u64, outcome: &Outcome) {
+        let counted = match (outcome.is_final, &outcome.error) {
+            (false, _) => AttemptOutcome::Retried,
+            (true, Some(_)) => AttemptOutcome::Failed,
+            (true, None) => AttemptOutcome::Succeeded,
+        };
+        self.metrics.attempt(&handler.id, retry, counted);
+    }
+
+    /// Changes the handlers of an object that wait, and sets the gauge if that has changed their number.
+    fn changed(&self, state: &mut State, uid: String, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        let before = state.waiting.len();
+        // Most objects never wait.
+        let mut waiting = state.waiting.remove(&uid).unwrap_or_default();
+        change(&mut waiting);
+        if !waiting.is_empty() {
+            state.waiting.insert(uid, waiting);
+        }
+        if state.waiting.len() != before {
+            self.metrics.waiting(state.waiting.len());
+        }
+    }
+}
+
+fn uid(body: &Body) -> String {
+    body.uid().map_or_else(|| ObjectKey::of(body).uid, str::to_owned)
+}
+
+impl EventSink for MetricsSink {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        match *event {
+            EngineEvent::HandlerCalled { body, handler, .. } => self.began(uid(body), handler),
+            EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
+                self.ended(uid(body), handler);
+                // Attempts of change handlers are judged later; raw events have one attempt.
+                if reason.is_none() && !returned.is_cancelled {
+                    let has_failed = !matches!(returned.verdict, crate::handling::Verdict::Returned(_));
+                    self.metrics.attempt(&handler.id, retry, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
+                }
+            }
+            EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
+                self.judged(handler, retry, outcome);
+                if !outcome.is_final {
+                    self.changed(&mut self.state.lock(), uid(body), |waiting| waiting.insert(handler.id.clone()));
+                }
+            }
+            EngineEvent::ActivityCalled { handler, .. } => self.began(String::new(), handler),
+            EngineEvent::ActivityJudged { handler, retry, outcome, .. } => {
+                self.ended(String::new(), handler);
+                self.judged(handler, retry, outcome);
+            }
+            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => {
+                self.changed(&mut self.state.lock(), uid(body), |waiting| {
+                    waiting.clear();
+                    true
+                });
+            }
+            EngineEvent::CycleEnded { error, .. } => self.metrics.cycle(error.is_some()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::handling::{On, Reason, Verdict};
+    use crate::object::Patch;
+    use crate::script::Returned;
+    use crate::telemetry::Metrics;
+
+    struct Scene {
+        metrics: Metrics,
+        sink: MetricsSink,
+        handler: Handler,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let metrics = Metrics::default();
+            let sink = MetricsSink::new(metrics.operator("demo"));
+            Self { metrics, sink, handler: Handler::simple("made", On::Create) }
+        }
+
+        async fn attempt(&self, uid: &str, retry: u64, outcome: Outcome) {
+            let (body, handler, reason) = (body(uid), &self.handler, Some(Reason::Create));
+            self.sink.accept(&EngineEvent::HandlerCalled { body: &body, handler, reason, retry });
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let returned = &Returned::new(Verdict::Returned(None), Patch::default());
+            self.sink.accept(&EngineEvent::HandlerReturned { body: &body, handler, reason, retry, returned });
+            self.sink.accept(&EngineEvent::AttemptJudged { body: &body, handler, retry, outcome: &outcome });
+        }
+
+        fn shows(&self, line: &str) {
+            let text = self.metrics.text();
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    fn body(uid: &str) -> Body {
+        Body::from(json!({"metadata": {"name": "a", "uid": uid}}))
+    }
+
+    fn retried() -> Outcome {
+        Outcome { delay: Some(Duration::from_secs(1)), error: Some("x".to_owned()), ..Outcome::default() }
+    }
+
+    fn done() -> Outcome {
+        Outcome { is_final: true, ..Outcome::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_are_counted_by_outcome_with_their_durations() {
+        let scene = Scene::new();
+        scene.attempt("1", 0, retried()).await;
+        scene.attempt("1", 1, done()).await;
+        scene.attempt("2", 0, Outcome { error: Some("x".to_owned()), ..done() }).await;
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"retried\"} 1");
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"succeeded\"} 1");
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"failed\"} 1");
+        scene.shows("kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1");
+        scene.shows("kopfd_handler_duration_seconds_sum{operator=\"demo\",handler=\"made\"} 6.0");
+        assert!(scene.sink.state.lock().calls.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_wait_for_a_retry_until_the_next_attempt_or_their_deletion() {
+        let scene = Scene::new();
+        scene.attempt("1", 0, retried()).await;
+        scene.attempt("2", 0, retried()).await;
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 2");
+        scene.attempt("1", 1, done()).await;
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        let gone = EngineEvent::ObjectSeen { body: &body("2"), event_kind: EventKind::Deleted, consistency_in: None };
+        scene.sink.accept(&gone);
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+    }
+}

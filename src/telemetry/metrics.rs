@@ -1,0 +1,413 @@
+//! The metrics of the process, in the text format of Prometheus. No label has the name of an object.
+//!
+//! Everything is counted in memory by atomic numbers; the text is made when somebody asks for it.
+
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+pub use table::{Description, MetricKind, TABLE};
+
+/// The upper bounds of durations in seconds: from a request in memory to a slow handler.
+const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+type Labels = Vec<(&'static str, String)>;
+type Seconds = Gauge<f64, AtomicU64>;
+type SecondsTotal = Counter<f64, AtomicU64>;
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// The metrics of the process. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+struct Families {
+    registry: Registry,
+    watch_events: Family<Labels, Counter>,
+    last_event: Family<Labels, Seconds>,
+    watches: Family<Labels, Gauge>,
+    watch_failures: Family<Labels, Counter>,
+    queued: Family<Labels, Gauge>,
+    queue_wait: Histograms,
+    workers: Family<Labels, Gauge>,
+    handler_calls: Family<Labels, Counter>,
+    handler_seconds: Histograms,
+    handler_retries: Family<Labels, Counter>,
+    waiting: Family<Labels, Gauge>,
+    cycles: Family<Labels, Counter>,
+    requests: Family<Labels, Counter>,
+    request_seconds: Histograms,
+    request_retries: Family<Labels, Counter>,
+    conflicts: Family<Labels, Counter>,
+    throttled: Family<Labels, SecondsTotal>,
+    logins: Family<Labels, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::default();
+        let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
+        let build: Family<Labels, Gauge> = register(&mut registry, table::BUILD, Family::default());
+        build.get_or_create(&labels(table::BUILD, [env!("CARGO_PKG_VERSION")])).set(1);
+        let families = Families {
+            watch_events: register(&mut registry, table::WATCH_EVENTS, Family::default()),
+            last_event: register(&mut registry, table::LAST_EVENT, Family::default()),
+            watches: register(&mut registry, table::WATCHES, Family::default()),
+            watch_failures: register(&mut registry, table::WATCH_FAILURES, Family::default()),
+            queued: register(&mut registry, table::QUEUED, Family::default()),
+            queue_wait: register(&mut registry, table::QUEUE_WAIT, histograms()),
+            workers: register(&mut registry, table::WORKERS, Family::default()),
+            handler_calls: register(&mut registry, table::HANDLER_CALLS, Family::default()),
+            handler_seconds: register(&mut registry, table::HANDLER_SECONDS, histograms()),
+            handler_retries: register(&mut registry, table::HANDLER_RETRIES, Family::default()),
+            waiting: register(&mut registry, table::WAITING, Family::default()),
+            cycles: register(&mut registry, table::CYCLES, Family::default()),
+            requests: register(&mut registry, table::REQUESTS, Family::default()),
+            request_seconds: register(&mut registry, table::REQUEST_SECONDS, histograms()),
+            request_retries: register(&mut registry, table::REQUEST_RETRIES, Family::default()),
+            conflicts: register(&mut registry, table::CONFLICTS, Family::default()),
+            throttled: register(&mut registry, table::THROTTLED, Family::default()),
+            logins: register(&mut registry, table::LOGINS, Family::default()),
+            registry,
+        };
+        Self(Arc::new(families))
+    }
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// The content type of the text.
+    pub const CONTENT_TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+    /// Returns all metrics as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry).expect("a string takes any text");
+        text
+    }
+
+    /// Returns the metrics of an operator.
+    pub fn operator(&self, name: &str) -> OperatorMetrics {
+        OperatorMetrics { metrics: self.clone(), operator: Arc::from(name) }
+    }
+}
+
+/// Registers a metric. The client adds the suffix of counters itself.
+fn register<M: Metric + Clone>(registry: &mut Registry, description: Description, metric: M) -> M {
+    let name = match description.kind {
+        MetricKind::Counter => description.name.trim_end_matches("_total"),
+        MetricKind::Gauge | MetricKind::Histogram => description.name,
+    };
+    registry.register(name, description.help, metric.clone());
+    metric
+}
+
+fn labels<const N: usize>(description: Description, values: [&str; N]) -> Labels {
+    debug_assert_eq!(description.labels.len(), N, "{}", description.name);
+    description.labels.iter().copied().zip(values.map(str::to_owned)).collect()
+}
+
+/// The metrics of one operator. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OperatorMetrics {
+    metrics: Metrics,
+    operator: Arc<str>,
+}
+
+impl Default for OperatorMetrics {
+    fn default() -> Self {
+        Metrics::default().operator("")
+    }
+}
+
+/// The outcome of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// No further attempt is needed, or its error is ignored.
+    Succeeded,
+    /// It will be repeated.
+    Retried,
+    /// It has failed for good.
+    Failed,
+}
+
+impl OperatorMetrics {
+    /// Returns the metrics of a kind.
+    pub fn kind(&self, resource: &str) -> KindMetrics {
+        let families = &self.metrics.0;
+        let events = |event_type: &str| {
+            families.watch_events.get_or_create_owned(&labels(table::WATCH_EVENTS, [&self.operator, resource, event_type]))
+        };
+        let both = |description| labels(description, [&*self.operator, resource]);
+        KindMetrics {
+            events: ["listed", "added", "modified", "deleted"].map(events),
+            last_event: families.last_event.get_or_create_owned(&both(table::LAST_EVENT)),
+            states: ["listing", "watching", "failing"]
+                .map(|state| families.watches.get_or_create_owned(&labels(table::WATCHES, [&self.operator, resource, state]))),
+            failures: families.watch_failures.get_or_create_owned(&both(table::WATCH_FAILURES)),
+            queued: families.queued.get_or_create_owned(&both(table::QUEUED)),
+            queue_wait: families.queue_wait.get_or_create_owned(&both(table::QUEUE_WAIT)),
+            workers: families.workers.get_or_create_owned(&both(table::WORKERS)),
+        }
+    }
+
+    /// Counts an attempt of a handler.
+    pub fn attempt(&self, handler: &str, retry: u64, outcome: AttemptOutcome) {
+        let families = &self.metrics.0;
+        let outcome = match outcome {
+            AttemptOutcome::Succeeded => "succeeded",
+            AttemptOutcome::Retried => "retried",
+            AttemptOutcome::Failed => "failed",
+        };
+        families.handler_calls.get_or_create(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome])).inc();
+        if retry > 0 {
+            families.handler_retries.get_or_create(&labels(table::HANDLER_RETRIES, [&self.operator, handler])).inc();
+        }
+    }
+
+    /// Observes the duration of a call.
+    pub fn call(&self, handler: &str, duration: Duration) {
+        let family = &self.metrics.0.handler_seconds;
+        family.get_or_create(&labels(table::HANDLER_SECONDS, [&self.operator, handler])).observe(duration.as_secs_f64());
+    }
+
+    /// Sets how many objects wait for a retry.
+    pub fn waiting(&self, objects: usize) {
+        self.metrics.0.waiting.get_or_create(&labels(table::WAITING, [&*self.operator])).set(objects as i64);
+    }
+
+    /// Counts a cycle.
+    pub fn cycle(&self, is_failed: bool) {
+        let outcome = if is_failed { "failed" } else { "succeeded" };
+        self.metrics.0.cycles.get_or_create(&labels(table::CYCLES, [&*self.operator, outcome])).inc();
+    }
+
+    /// Counts a login.
+    pub fn login(&self, is_failed: bool) {
+        let outcome = if is_failed { "failed" } else { "succeeded" };
+        self.metrics.0.logins.get_or_create(&labels(table::LOGINS, [&*self.operator, outcome])).inc();
+    }
+
+    /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.
+    pub fn request(&self, verb: &str, resource: &str, code: &str, duration: Duration) {
+        let families = &self.metrics.0;
+        families.requests.get_or_create(&labels(table::REQUESTS, [&self.operator, verb, resource, code])).inc();
+        let seconds = labels(table::REQUEST_SECONDS, [&self.operator, verb, resource]);
+        families.request_seconds.get_or_create(&seconds).observe(duration.as_secs_f64());
+        if code == "409" {
+            families.conflicts.get_or_create(&labels(table::CONFLICTS, [&*self.operator, resource])).inc();
+        }
+    }
+
+    /// Counts the repetition of a request.
+    pub fn repetition(&self, verb: &str, resource: &str) {
+        self.metrics.0.request_retries.get_or_create(&labels(table::REQUEST_RETRIES, [&self.operator, verb, resource])).inc();
+    }
+
+    /// Counts time waited because the server asked for it.
+    pub fn throttled(&self, wait: Duration) {
+        self.metrics.0.throttled.get_or_create(&labels(table::THROTTLED, [&*self.operator])).inc_by(wait.as_secs_f64());
+    }
+}
+
+/// The metrics of one kind. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct KindMetrics {
+    events: [Counter; 4],
+    last_event: Seconds,
+    states: [Gauge; 3],
+    failures: Counter,
+    queued: Gauge,
+    queue_wait: Histogram,
+    workers: Gauge,
+}
+
+/// The state of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchState {
+    /// It has not listed its objects yet.
+    Listing,
+    /// It receives events.
+    Watching,
+    /// Its last request failed.
+    Failing,
+}
+
+/// One watch among those of its kind, until it is dropped.
+#[derive(Debug)]
+pub struct WatchGauge {
+    metrics: KindMetrics,
+    state: WatchState,
+}
+
+impl KindMetrics {
+    /// Counts a received object, at a time in seconds since 1970.
+    pub fn event(&self, kind: crate::object::EventKind, at: f64) {
+        use crate::object::EventKind::{Added, Deleted, Listed, Modified};
+        let index = match kind {
+            Listed => 0,
+            Added => 1,
+            Modified => 2,
+            Deleted => 3,
+        };
+        self.events[index].inc();
+        self.last_event.set(at);
+    }
+
+    /// Counts a failed request of a watch.
+    pub fn watch_failed(&self) {
+        self.failures.inc();
+    }
+
+    /// Returns the gauge of a new watch.
+    pub fn watch(&self) -> WatchGauge {
+        self.states[WatchState::Listing as usize].inc();
+        WatchGauge { metrics: self.clone(), state: WatchState::Listing }
+    }
+
+    /// Counts events that are queued.
+    pub fn queued(&self) {
+        self.queued.inc();
+    }
+
+    /// Counts events that leave their queue.
+    pub fn unqueued(&self, events: usize) {
+        self.queued.dec_by(events as i64);
+    }
+
+    /// Observes how long an event was queued.
+    pub fn waited(&self, duration: Duration) {
+        self.queue_wait.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a worker that begins.
+    pub fn worker_began(&self) {
+        self.workers.inc();
+    }
+
+    /// Counts a worker that ends.
+    pub fn worker_ended(&self) {
+        self.workers.dec();
+    }
+}
+
+impl WatchGauge {
+    /// Sets the state of the watch.
+    pub fn set(&mut self, state: WatchState) {
+        if state != self.state {
+            self.metrics.states[self.state as usize].dec();
+            self.metrics.states[state as usize].inc();
+            self.state = state;
+        }
+    }
+}
+
+impl Drop for WatchGauge {
+    fn drop(&mut self) {
+        self.metrics.states[self.state as usize].dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::EventKind;
+
+    /// Returns metrics in which every family has a member.
+    fn filled() -> Metrics {
+        let metrics = Metrics::default();
+        let operator = metrics.operator("demo");
+        let kind = operator.kind("pods");
+        kind.event(EventKind::Added, 1.5);
+        kind.watch_failed();
+        kind.queued();
+        kind.waited(Duration::from_millis(30));
+        kind.worker_began();
+        operator.attempt("made", 1, AttemptOutcome::Retried);
+        operator.call("made", Duration::from_secs(2));
+        operator.waiting(3);
+        operator.cycle(true);
+        operator.login(false);
+        operator.request("patch", "pods/status", "409", Duration::from_millis(5));
+        operator.repetition("patch", "pods/status");
+        operator.throttled(Duration::from_millis(1_500));
+        metrics
+    }
+
+    #[test]
+    fn every_metric_of_the_table_is_exposed_with_its_labels_and_no_other() {
+        let text = filled().text();
+        let types: Vec<(&str, &str)> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        let expected: Vec<(&str, &str)> = TABLE
+            .iter()
+            .map(|one| (if one.kind == MetricKind::Counter { one.name.trim_end_matches("_total") } else { one.name }, one.kind.as_str()))
+            .collect();
+        assert_eq!(types, expected);
+        for one in TABLE {
+            let name = if one.kind == MetricKind::Histogram { format!("{}_count", one.name) } else { one.name.to_owned() };
+            let sample = text.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap_or_else(|| panic!("{name}: {text}"));
+            let inside = sample.split_once('{').unwrap().1.rsplit_once('}').unwrap().0;
+            let found: Vec<&str> = inside.split("\",").map(|label| label.split('=').next().unwrap()).collect();
+            assert_eq!(found, one.labels, "{sample}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn names_and_units_follow_the_conventions() {
+        for one in TABLE {
+            assert!(one.name.starts_with("kopfd_") && one.name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{}", one.name);
+            assert_eq!(one.name.ends_with("_total"), one.kind == MetricKind::Counter, "{}", one.name);
+            assert!(one.kind != MetricKind::Histogram || one.name.ends_with("_seconds"), "{}", one.name);
+            assert!(!one.labels.iter().any(|label| matches!(*label, "name" | "namespace" | "uid" | "object")), "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn values_are_those_that_were_counted() {
+        let text = filled().text();
+        for line in [
+            "kopfd_watch_events_total{operator=\"demo\",resource=\"pods\",type=\"added\"} 1",
+            "kopfd_watch_events_total{operator=\"demo\",resource=\"pods\",type=\"listed\"} 0",
+            "kopfd_watch_last_event_timestamp_seconds{operator=\"demo\",resource=\"pods\"} 1.5",
+            "kopfd_queue_wait_seconds_bucket{le=\"0.05\",operator=\"demo\",resource=\"pods\"} 1",
+            "kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"retried\"} 1",
+            "kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1",
+            "kopfd_objects_waiting_for_retry{operator=\"demo\"} 3",
+            "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
+            "kopfd_api_requests_total{operator=\"demo\",verb=\"patch\",resource=\"pods/status\",code=\"409\"} 1",
+            "kopfd_api_conflicts_total{operator=\"demo\",resource=\"pods/status\"} 1",
+            "kopfd_api_throttled_seconds_total{operator=\"demo\"} 1.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_watch_is_counted_in_one_state_until_it_ends() {
+        let metrics = Metrics::default();
+        let kind = metrics.operator("demo").kind("pods");
+        let states = || kind.states.clone().map(|state| state.get());
+        let (mut one, other) = (kind.watch(), kind.watch());
+        one.set(WatchState::Watching);
+        assert_eq!(states(), [1, 1, 0]);
+        one.set(WatchState::Failing);
+        drop(other);
+        assert_eq!(states(), [0, 0, 1]);
+        drop(one);
+        assert_eq!(states(), [0, 0, 0]);
+    }
+}

@@ -1,0 +1,120 @@
+//! All metrics: their names, types, labels and meanings. The documentation is checked against this table.
+
+/// A metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// The name as exposed; that of a counter ends in `_total`.
+    pub name: &'static str,
+    /// The type.
+    pub kind: MetricKind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// The meaning.
+    pub help: &'static str,
+}
+
+/// The type of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// A number that only grows.
+    Counter,
+    /// A number that may also fall.
+    Gauge,
+    /// Observations by size.
+    Histogram,
+}
+
+impl MetricKind {
+    /// Returns the word of Prometheus.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Description {
+    Description { name, kind: MetricKind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Description {
+    Description { name, kind: MetricKind::Gauge, labels, help }
+}
+
+const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Description {
+    Description { name, kind: MetricKind::Histogram, labels, help }
+}
+
+pub(super) const BUILD: Description = gauge("kopfd_build_info", &["version"], "Always 1; the version of kopfd is its label");
+
+pub(super) const WATCH_EVENTS: Description =
+    counter("kopfd_watch_events_total", &["operator", "resource", "type"], "Objects received by watches: listed, added, modified, deleted");
+pub(super) const LAST_EVENT: Description =
+    gauge("kopfd_watch_last_event_timestamp_seconds", &["operator", "resource"], "Time of the last received object, in seconds since 1970");
+pub(super) const WATCHES: Description =
+    gauge("kopfd_watches", &["operator", "resource", "state"], "Watches by state: listing, watching, failing");
+pub(super) const WATCH_FAILURES: Description =
+    counter("kopfd_watch_failures_total", &["operator", "resource"], "Failed requests of watches and their lists");
+
+pub(super) const QUEUED: Description =
+    gauge("kopfd_queue_events", &["operator", "resource"], "Events that wait for the worker of their object");
+pub(super) const QUEUE_WAIT: Description =
+    histogram("kopfd_queue_wait_seconds", &["operator", "resource"], "Time that events wait for the worker of their object");
+pub(super) const WORKERS: Description = gauge("kopfd_workers", &["operator", "resource"], "Objects that have a worker");
+
+pub(super) const HANDLER_CALLS: Description = counter(
+    "kopfd_handler_calls_total",
+    &["operator", "handler", "outcome"],
+    "Attempts of handlers and activities by outcome: succeeded, retried, failed",
+);
+pub(super) const HANDLER_SECONDS: Description =
+    histogram("kopfd_handler_duration_seconds", &["operator", "handler"], "Duration of the calls of handlers and activities");
+pub(super) const HANDLER_RETRIES: Description =
+    counter("kopfd_handler_retries_total", &["operator", "handler"], "Calls of handlers and activities after the first attempt");
+pub(super) const WAITING: Description =
+    gauge("kopfd_objects_waiting_for_retry", &["operator"], "Objects with a handler that waits for its next attempt");
+pub(super) const CYCLES: Description =
+    counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
+
+pub(super) const REQUESTS: Description = counter(
+    "kopfd_api_requests_total",
+    &["operator", "verb", "resource", "code"],
+    "Requests to the API server by HTTP status; without an answer the code is connect, connection, timeout, or other",
+);
+pub(super) const REQUEST_SECONDS: Description = histogram(
+    "kopfd_api_request_duration_seconds",
+    &["operator", "verb", "resource"],
+    "Duration of requests to the API server; of watches, until they are open",
+);
+pub(super) const REQUEST_RETRIES: Description =
+    counter("kopfd_api_request_retries_total", &["operator", "verb", "resource"], "Repeated requests after failures");
+pub(super) const CONFLICTS: Description =
+    counter("kopfd_api_conflicts_total", &["operator", "resource"], "Requests refused because of a conflict (409)");
+pub(super) const THROTTLED: Description =
+    counter("kopfd_api_throttled_seconds_total", &["operator"], "Time waited because the API server asked for it (429)");
+pub(super) const LOGINS: Description = counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
+
+/// All metrics, in the order of the documentation.
+pub const TABLE: [Description; 19] = [
+    BUILD,
+    WATCH_EVENTS,
+    LAST_EVENT,
+    WATCHES,
+    WATCH_FAILURES,
+    QUEUED,
+    QUEUE_WAIT,
+    WORKERS,
+    HANDLER_CALLS,
+    HANDLER_SECONDS,
+    HANDLER_RETRIES,
+    WAITING,
+    CYCLES,
+    REQUESTS,
+    REQUEST_SECONDS,
+    REQUEST_RETRIES,
+    CONFLICTS,
+    THROTTLED,
+    LOGINS,
+];
