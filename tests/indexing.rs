@@ -153,6 +153,8 @@ fn an_operator_that_waits_for_its_indexes_stops_at_once() {
         cluster.end().await;
         assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
         assert!(!messages.lock().iter().any(|line| line == "seen"), "{:?}", messages.lock());
+        let warning = "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
+        assert!(messages.lock().iter().any(|line| line == warning), "{:?}", messages.lock());
     });
 }
 

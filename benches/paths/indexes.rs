@@ -24,19 +24,19 @@ spec:
     - resource: things.bench.kopfd.dev
       script: bench.rhai
       handlers:
-        - {on: create, fn: with}
-        - {on: create, fn: without}
+        - {on: create, fn: look_up}
+        - {on: create, fn: count}
       indexes:
         - {fn: by_name}
 ";
 
 /// The second function does the same without the look-ups.
 const SCRIPT: &str = "fn by_name(name) { return entry(name, 1); }
-fn with(by_name) {
+fn look_up(by_name) {
     let n = 17;
     for i in 0..10000 { n = (n * 7919 + i) % 100000; by_name[`object-${n}`]; }
 }
-fn without(by_name) {
+fn count() {
     let n = 17;
     for i in 0..10000 { n = (n * 7919 + i) % 100000; `object-${n}`; }
 }

@@ -1,34 +1,58 @@
 //! Readiness of the indexes: nothing is handled before all indexed kinds are listed and their listed objects are indexed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tracing::warn;
+
+/// The interval of warnings while nothing is handled.
+const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Whether the indexes are filled. They are, unless something blocks.
 #[derive(Debug)]
 pub struct Readiness {
-    blockers: Mutex<usize>,
+    blockers: Mutex<Blockers>,
     /// Changes only when the last blocker is released, so that each waiting task is woken once.
     is_ready: watch::Sender<bool>,
 }
 
+/// The unreleased blockers.
+#[derive(Debug, Default)]
+struct Blockers {
+    count: usize,
+    /// What the incomplete lists are of.
+    lists: BTreeSet<String>,
+}
+
 impl Default for Readiness {
     fn default() -> Self {
-        Self { blockers: Mutex::new(0), is_ready: watch::Sender::new(true) }
+        Self { blockers: Mutex::default(), is_ready: watch::Sender::new(true) }
     }
 }
 
 impl Readiness {
     /// Blocks until the blocker is released or dropped.
     pub fn block(self: &Arc<Self>) -> Blocker {
+        self.block_for(None)
+    }
+
+    /// Blocks until a list is complete: until the blocker is released or dropped.
+    pub fn block_for_list(self: &Arc<Self>, title: String) -> Blocker {
+        self.block_for(Some(title))
+    }
+
+    fn block_for(self: &Arc<Self>, list: Option<String>) -> Blocker {
         let mut blockers = self.blockers.lock();
-        *blockers += 1;
-        if *blockers == 1 {
+        blockers.count += 1;
+        blockers.lists.extend(list.clone());
+        if blockers.count == 1 {
             self.is_ready.send_replace(false);
         }
-        Blocker { readiness: Arc::clone(self), is_released: AtomicBool::new(false) }
+        Blocker { readiness: Arc::clone(self), list, is_released: AtomicBool::new(false) }
     }
 
     /// Tells whether nothing blocks.
@@ -44,10 +68,36 @@ impl Readiness {
         let _ = self.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
     }
 
-    fn unblock(&self) {
+    /// Warns from time to time while something blocks: until then, nothing is handled.
+    ///
+    /// *Cancel safety*: it may be dropped at any time.
+    pub async fn warn_of_waits(&self) {
+        let mut changes = self.is_ready.subscribe();
+        loop {
+            // The sender is not dropped before this.
+            let _ = changes.wait_for(|is_ready| !is_ready).await;
+            if tokio::time::timeout(WARNING_INTERVAL, self.ready()).await.is_err() {
+                let text = self.describe();
+                warn!(target: "kopfd::reactor", "No handlers are called before all indexes are filled: {text}.");
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        let blockers = self.blockers.lock();
+        let lists: Vec<String> = blockers.lists.iter().map(|list| format!("the list of {list} is not complete")).collect();
+        let objects = blockers.count.saturating_sub(lists.len());
+        let objects = (objects > 0).then(|| format!("not indexed yet are {objects} of the listed objects"));
+        lists.into_iter().chain(objects).collect::<Vec<_>>().join(", ")
+    }
+
+    fn unblock(&self, list: Option<&str>) {
         let mut blockers = self.blockers.lock();
-        *blockers -= 1;
-        if *blockers == 0 {
+        blockers.count -= 1;
+        if let Some(list) = list {
+            blockers.lists.remove(list);
+        }
+        if blockers.count == 0 {
             self.is_ready.send_replace(true);
         }
     }
@@ -57,6 +107,7 @@ impl Readiness {
 #[derive(Debug)]
 pub struct Blocker {
     readiness: Arc<Readiness>,
+    list: Option<String>,
     is_released: AtomicBool,
 }
 
@@ -64,7 +115,7 @@ impl Blocker {
     /// Ends the blocking.
     pub fn release(&self) {
         if !self.is_released.swap(true, Ordering::SeqCst) {
-            self.readiness.unblock();
+            self.readiness.unblock(self.list.as_deref());
         }
     }
 }
@@ -102,6 +153,27 @@ mod tests {
         assert!(!readiness.is_ready());
         drop(again);
         readiness.ready().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_waits_are_reported_with_their_reasons() {
+        let messages: Arc<Mutex<Vec<String>>> = Arc::default();
+        let collected = Arc::clone(&messages);
+        let clock = crate::kit::Clock::system();
+        let _guard = crate::telemetry::listen(tracing::Level::WARN, clock, move |line| collected.lock().push(line.message));
+        let readiness = Arc::new(Readiness::default());
+        let blockers = (readiness.block_for_list("pods.v1".to_owned()), readiness.block(), readiness.block());
+        let warn = tokio::time::timeout(Duration::from_secs(100), readiness.warn_of_waits());
+        let release = async {
+            tokio::time::sleep(Duration::from_secs(40)).await;
+            drop(blockers.0);
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            drop((blockers.1, blockers.2));
+        };
+        let (_, ()) = tokio::join!(warn, release);
+        let text = |reasons: &str| format!("No handlers are called before all indexes are filled: {reasons}.");
+        let objects = "not indexed yet are 2 of the listed objects";
+        assert_eq!(*messages.lock(), [text(&format!("the list of pods.v1 is not complete, {objects}")), text(objects)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
 use crate::engines::health::{Health, WatchReporter};
-use crate::engines::readiness::{Blocker, Readiness};
+use crate::engines::readiness::Blocker;
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
@@ -265,12 +265,19 @@ pub struct KindSink<W: Effects> {
 impl<W: Effects + 'static> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
+        let title = kind.served.resource.to_string();
+        Self::titled(kind, &title)
+    }
+
+    /// Returns the sink of a watch with a title for messages.
+    pub fn titled(kind: Arc<Kind<W>>, title: &str) -> Self {
         if let Some(monitor) = &kind.monitor {
             monitor.watch_began();
         }
         let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
         let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
-        let blocker = kind.world.readiness().filter(|_| kind.is_indexed()).map(Readiness::block);
+        let readiness = kind.world.readiness().filter(|_| kind.is_indexed());
+        let blocker = readiness.map(|readiness| readiness.block_for_list(title.to_owned()));
         Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge }
     }
 

@@ -178,12 +178,25 @@ impl<W: Effects + 'static> Observer<W> {
         self.reconcile(&stop);
         drop(blocker);
         drop(gate);
+        self.warn_of_waits(&stop);
         if let Some(monitor) = &self.declared.monitor {
             monitor.observer_began();
         }
         self.observe(observations, &stop).await;
         self.finish().await;
         Ok(())
+    }
+
+    /// Reports if handlers wait for the indexes for a long time.
+    fn warn_of_waits(&mut self, stop: &Stop) {
+        let (world, stop) = (Arc::clone(&self.world), stop.child());
+        self.tasks.spawn("warnings about indexes", async move {
+            let Some(readiness) = world.readiness() else { return };
+            tokio::select! {
+                () = stop.requested() => {}
+                () = readiness.warn_of_waits() => {}
+            }
+        });
     }
 
     async fn observe(&mut self, mut observations: mpsc::Receiver<Observed>, stop: &Stop) {
@@ -403,13 +416,14 @@ impl<W: Effects + 'static> Observer<W> {
         let kind = Arc::clone(&self.served[resource]);
         let scope = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
         info!(target: "kopfd::reactor", "Operator '{}' watches {resource} in {scope}.", self.declared.name);
-        let name = format!("watch of {resource} in {scope}");
+        let title = format!("{resource} in {scope}");
+        let name = format!("watch of {title}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(mut watcher) => {
                 let stop = stop.child();
                 self.watches.insert(key, stop.clone());
                 // Created here, so that the indexes are not ready before the first list.
-                let mut sink = KindSink::new(Arc::clone(&kind));
+                let mut sink = KindSink::titled(Arc::clone(&kind), &title);
                 self.tasks.spawn(name.clone(), async move {
                     watch(name, &mut watcher, &mut sink, &stop).await;
                     if stop.reason() == Some(REASON_GONE) {
