@@ -261,6 +261,31 @@ fn a_trial_that_is_interrupted_before_its_end_has_not_succeeded() {
 }
 
 #[test]
+fn daemons_and_timers_run_until_the_operator_is_interrupted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(
+        folder.path(),
+        "operator.yaml",
+        "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: demo}\nspec:\n  resources:\n    - resource: configmaps\n      script: code.rhai\n      \
+         labels: {watched: \"yes\"}\n      daemons: [{fn: watch}]\n      timers: [{fn: tick, interval: 100ms}]\n",
+    );
+    let code = "fn watch(stopped, logger) { stopped.wait(); logger.info(`Watched until ${stopped.reason}.`); }\n\
+                fn tick(memo, logger) { memo.n = (memo.n ?? 0) + 1; if memo.n == 3 { logger.info(\"The third tick.\"); } }\n";
+    write(folder.path(), "code.rhai", code);
+    write(
+        folder.path(),
+        "obj.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: default, labels: {watched: \"yes\"}}\n",
+    );
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
+    dev.wait_for("Daemon 'watch' starts.");
+    dev.wait_for("The third tick.");
+    dev.process.signal("INT");
+    dev.wait_for("Watched until [\"OPERATOR_EXITING\"].");
+    dev.wait_for("Operator 'demo' has stopped.");
+}
+
+#[test]
 fn a_server_that_cannot_start_reports_the_reason() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -32,7 +32,7 @@ use crate::telemetry::object_span;
 use object::ObjectTasks;
 pub use options::{BackgroundOptions, InstantExit, TaskOptions};
 use registry::Registry;
-use running::RunningTask;
+use running::{RunningTask, StopLimits};
 use task::Task;
 
 /// How long abandoned tasks may continue before an exiting operator cancels them.
@@ -120,7 +120,8 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let live = object.live(resource, body);
         let events = world.events().clone();
         let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
-        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), cancellation, instant_exit, events, span.clone());
+        let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
+        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), limits, events, span.clone());
         let Some(number) = self.registry.add(&running) else { return };
         object.begin(&running);
         span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use croner::Cron;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::handling::{Handler, On, Policy};
@@ -15,6 +16,9 @@ use super::filters::{Asking, FILTERS};
 use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
+
+/// A cron expression that has no tick after this time never runs.
+const EARLIEST: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// The minimum interval of a timer, unless it is zero.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
@@ -173,7 +177,14 @@ impl OperatorBuilder<'_> {
         let item = fields.get("cron")?;
         let text = &reader.text(&item)?.value;
         match Cron::from_str(text) {
-            Ok(cron) => Some(Ticks { cron, timezone: timezone? }),
+            Ok(cron) => {
+                let ticks = Ticks { cron, timezone: timezone? };
+                if ticks.next_after(EARLIEST).is_none() {
+                    reader.error_with(&item, format!("the cron expression `{text}` never runs"), "check the day, the month and the year");
+                    return None;
+                }
+                Some(ticks)
+            }
             Err(error) => {
                 let words = error.to_string();
                 let words = words.rsplit(": ").next().unwrap_or(&words).trim_end_matches('.').to_owned();

@@ -8,6 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use tracing::{debug, info};
 
+use crate::handling::Handler;
 use crate::kit::surplus;
 use crate::object::diff::{self, Item, Op};
 use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
@@ -171,6 +172,9 @@ impl EventSink for ChangeLog {
             EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
             EngineEvent::PatchPrepared { body, patch } => self.report_patch(body, patch),
             EngineEvent::PatchSent { body, version } => self.patched(body, *version),
+            EngineEvent::TaskStarted { handler, .. } => report_task(handler, "starts"),
+            EngineEvent::TaskEnded { handler, is_requested: true, .. } => report_task(handler, "has stopped"),
+            EngineEvent::TaskEnded { handler, is_requested: false, .. } => report_task(handler, "has ended on its own"),
             _ => {}
         }
     }
@@ -193,6 +197,10 @@ impl LastSeen {
         let is_finalizers = leaf.path == ["metadata", "finalizers"];
         self.own.iter().any(|(keys, value)| leaf.path.starts_with(keys) && (is_finalizers || leaf.new == *value))
     }
+}
+
+fn report_task(handler: &Handler, what: &str) {
+    info!(target: "kopfd::objects", "│ {} {what}.", handler.title());
 }
 
 /// The fields of a deletion are logged in words.
@@ -312,6 +320,17 @@ mod tests {
             }
         }
         Body::from(object)
+    }
+
+    #[test]
+    fn starts_and_ends_of_tasks_are_reported() {
+        let (handler, body) = (&Handler::simple("repair", crate::handling::On::Timer), &body("1", json!({})));
+        let lines = reported(|log| {
+            log.accept(&EngineEvent::TaskStarted { body, handler });
+            log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: true });
+            log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: false });
+        });
+        assert_eq!(lines, ["│ Timer 'repair' starts.", "│ Timer 'repair' has stopped.", "│ Timer 'repair' has ended on its own."]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::handling::spawning::Cancellation;
@@ -12,6 +13,9 @@ use crate::manifest::settings::Settings;
 
 /// Time in which a stopped task may end at once, besides the turns of the scheduler: scripts run on other threads.
 const GRACE: Duration = Duration::from_millis(10);
+
+/// How often this time begins anew because other tasks have ended meanwhile: thousands of tasks stop together when the operator exits.
+const MAX_GRACES: usize = 200;
 
 /// The options of all daemons and timers of an operator.
 #[derive(Debug, Clone)]
@@ -44,7 +48,7 @@ pub struct InstantExit {
     pub timeout: Option<Duration>,
     /// The number of turns of the scheduler.
     pub turns: u64,
-    /// The time after the turns.
+    /// The time after the turns. It begins anew as long as other tasks end.
     pub grace: Duration,
 }
 
@@ -84,8 +88,8 @@ impl BackgroundOptions {
 }
 
 impl InstantExit {
-    /// Waits for the end of a task.
-    pub(super) async fn wait(&self, ended: &Stop) {
+    /// Waits for the end of a task. `ends` counts the ends of all tasks.
+    pub(super) async fn wait(&self, ended: &Stop, ends: &AtomicU64) {
         if let Some(limit) = self.timeout {
             // Whether it has ended is checked by the caller.
             let _ = tokio::time::timeout(limit, ended.requested()).await;
@@ -97,8 +101,47 @@ impl InstantExit {
             }
             tokio::task::yield_now().await;
         }
-        if !self.grace.is_zero() {
-            let _ = tokio::time::timeout(self.grace, ended.requested()).await;
+        for _ in 0..MAX_GRACES {
+            let before = ends.load(Ordering::Relaxed);
+            let has_ended = self.grace.is_zero() || tokio::time::timeout(self.grace, ended.requested()).await.is_ok();
+            if has_ended || ends.load(Ordering::Relaxed) == before {
+                return;
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    /// Returns the milliseconds of a wait for a task that ends after a time, while others end every six milliseconds.
+    async fn waited(ends_after: u64, others: u32) -> u128 {
+        let exit = InstantExit { timeout: None, turns: 10, grace: GRACE };
+        let (ended, ends, began) = (Stop::new(), AtomicU64::new(0), Instant::now());
+        let others = async {
+            for _ in 0..others {
+                tokio::time::sleep(Duration::from_millis(6)).await;
+                ends.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let end = async {
+            tokio::time::sleep(Duration::from_millis(ends_after)).await;
+            ended.request("done");
+        };
+        let wait = async {
+            exit.wait(&ended, &ends).await;
+            began.elapsed().as_millis()
+        };
+        tokio::join!(wait, others, end).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_may_end_at_once_and_later_only_while_others_end() {
+        assert_eq!(waited(4, 0).await, 4);
+        assert_eq!(waited(60, 0).await, 10);
+        assert_eq!(waited(60, 20).await, 60);
+        assert_eq!(waited(60, 3).await, 30);
     }
 }

@@ -1,6 +1,7 @@
 //! A running task from outside: it is asked to stop, cancelled, and abandoned in stages.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -28,10 +29,20 @@ pub(super) struct RunningTask {
     /// The span of its log lines.
     pub span: Span,
     live: Arc<LiveBody>,
-    cancellation: Cancellation,
-    instant_exit: InstantExit,
+    limits: StopLimits,
     events: EventStream,
     stopping: Mutex<Option<Stopping>>,
+}
+
+/// The limits of a stop.
+#[derive(Debug)]
+pub(super) struct StopLimits {
+    /// The time limits of its stages.
+    pub cancellation: Cancellation,
+    /// The wait for a task that ends at once.
+    pub instant_exit: InstantExit,
+    /// The number of tasks that have ended.
+    pub ends: Arc<AtomicU64>,
 }
 
 /// The progress of a stop.
@@ -43,17 +54,10 @@ struct Stopping {
 
 impl RunningTask {
     /// Returns a task that begins.
-    pub(super) fn new(
-        handler: Arc<Handler>,
-        live: Arc<LiveBody>,
-        cancellation: Cancellation,
-        instant_exit: InstantExit,
-        events: EventStream,
-        span: Span,
-    ) -> Arc<Self> {
+    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, events: EventStream, span: Span) -> Arc<Self> {
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let stopping = Mutex::default();
-        Arc::new(Self { handler, stopped, cancelled, ended, span, live, cancellation, instant_exit, events, stopping })
+        Arc::new(Self { handler, stopped, cancelled, ended, span, live, limits, events, stopping })
     }
 
     /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the task has ended or is
@@ -64,10 +68,10 @@ impl RunningTask {
             return None;
         }
         let reached = self.stopping.lock().map_or(Stage::Asked, |stopping| stopping.reached);
-        let step = spawning::step(self.cancellation, reached, age);
+        let step = spawning::step(self.limits.cancellation, reached, age);
         self.enter(step);
         if step.enter.is_some() {
-            self.instant_exit.wait(&self.ended).await;
+            self.limits.instant_exit.wait(&self.ended, &self.limits.ends).await;
         }
         step.delay.filter(|_| !self.ended.is_requested())
     }
@@ -75,7 +79,7 @@ impl RunningTask {
     /// Stops the task without cycles of the object: waits for its end up to its limits.
     pub(super) async fn stop(&self, reason: StopReason) {
         self.ask(reason).await;
-        let Cancellation { backoff, timeout, .. } = self.cancellation;
+        let Cancellation { backoff, timeout, .. } = self.limits.cancellation;
         for (stage, limit) in [(Stage::Signalled, backoff), (Stage::Cancelled, timeout)] {
             if let Some(limit) = limit.filter(|_| !self.ended.is_requested()) {
                 self.enter(Step { enter: self.is_new(stage).then_some(stage), delay: None });
@@ -101,7 +105,7 @@ impl RunningTask {
         if !self.stopped.flags().contains(&flag) {
             self.emit(Stage::Asked);
             self.stopped.raise(flag);
-            self.instant_exit.wait(&self.ended).await;
+            self.limits.instant_exit.wait(&self.ended, &self.limits.ends).await;
         }
         now - asked_at
     }

@@ -23,7 +23,7 @@ pub(crate) fn timeline(log: &str, told: impl Fn(&str) -> String) -> Timeline {
         if let Some((handler, end)) = message.strip_prefix("Handler '").and_then(|rest| rest.split_once("' ")) {
             let retry = attempts.entry((text("/object/uid").to_owned(), handler.to_owned())).or_default();
             if end == "is invoked." {
-                let call = Call { handler: handler.to_owned(), retry: Some(*retry) };
+                let call = Call { handler: handler.to_owned(), retry: Some(*retry), at: None };
                 timeline.add(Event::Called { subject: subject(&text, &told), call, reason: "as the log says" });
             } else {
                 *retry = if AGAIN.iter().any(|words| end.starts_with(words)) { *retry + 1 } else { 0 };
