@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
-use crate::object::Patch;
+use crate::object::{Body, Patch};
 
 thread_local! {
     static DEFECT: Cell<Option<Defect>> = const { Cell::new(None) };
@@ -25,6 +25,10 @@ pub(crate) enum Defect {
     WaitsForNothing,
     /// Deleted objects stay in the indexes.
     KeepsEntries,
+    /// Timers and daemons are not started.
+    StartsNoTasks,
+    /// Timers and daemons are not stopped when their object is deleted.
+    KeepsTasks,
 }
 
 /// Runs a function with a defect in the engine.
@@ -38,6 +42,11 @@ pub(crate) fn with<T>(defect: Defect, run: impl FnOnce() -> T) -> T {
 /// Tells whether the engine has a defect.
 pub(crate) fn is_on(defect: Defect) -> bool {
     DEFECT.get() == Some(defect)
+}
+
+/// Tells whether timers and daemons do not follow an event because of a defect.
+pub(crate) fn ignores_tasks(body: &Body) -> bool {
+    is_on(Defect::StartsNoTasks) || (is_on(Defect::KeepsTasks) && body.is_deleting())
 }
 
 /// Returns a patch with the defect applied.

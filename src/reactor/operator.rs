@@ -218,9 +218,10 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
         () = stop.requested() => return Ok(()),
         logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
     }
+    let own_stop = stop.child();
     posted.configure(settings.posting.clone());
     let mut posting = Tasks::default();
-    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), stop.clone()));
+    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), own_stop.clone()));
     let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
@@ -232,7 +233,6 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
         metrics: shared.endpoints.metrics.operator(&name),
         ..declare(&name, handlers, &settings, shared.scope)
     };
-    let own_stop = stop.child();
     let mut observed = std::pin::pin!(Observer::new(declared, effects, client.clone(), kinds).run(own_stop.clone()));
     let served = tokio::select! {
         ended = &mut observed => ended.map_err(ServeError::Discovery),
@@ -243,6 +243,7 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
             if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
         }
     };
+    own_stop.request("the operator ends");
     posting.finish(POSTING_TIMEOUT).await;
     served
 }

@@ -306,16 +306,17 @@ impl Invariants {
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };
         for (operator, storage) in self.operators.iter().enumerate() {
-            if !storage.serves(object, &registry) {
-                continue;
-            }
-            let State { objects, tallies, background, violations, run, .. } = state;
             let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| storage.holds(body));
             // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
             let waits = || before.as_ref().is_some_and(|before| storage.is_matched(before, &registry));
-            if writer == Some(operator) && object.is_deleting() && is_held(&before) && !is_held(&after) && waits() {
-                violations.extend(background.released(&(operator, uid.to_owned())));
+            let is_own = writer == Some(operator) || after.is_none();
+            if is_own && object.is_deleting() && is_held(&before) && !is_held(&after) && waits() {
+                state.violations.extend(state.background.released(&(operator, uid.to_owned())));
             }
+            if !storage.serves(object, &registry) {
+                continue;
+            }
+            let State { objects, tallies, violations, run, .. } = state;
             let progress = objects.entry((operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(object)));
             let process = Process { run: *run, operator };
             let now = self.clock.now();

@@ -40,6 +40,8 @@ fn found(file: &str, defect: Defect) -> String {
 
 const LIFE: &str = "examples/05-handlers/scenarios/life.yaml";
 const RESUMING: &str = "tests/scenarios/holding/resuming.yaml";
+const DAEMONS: &str = "examples/14-daemons/scenarios/daemons.yaml";
+const TIMERS: &str = "examples/15-timers/scenarios/timers.yaml";
 
 const INDEXES: &str = "tests/scenarios/holding/indexes.yaml";
 
@@ -72,4 +74,16 @@ fn a_handler_that_resumes_again_is_found() {
 fn a_call_about_a_state_before_the_own_patch_is_found() {
     let violation = found(LIFE, Defect::WaitsForNothing);
     assert!(violation.contains(" was called for KopfdExample default/lifetime, though it is about version "), "{violation}");
+}
+
+#[test]
+fn a_timer_that_is_not_started_is_found() {
+    let violation = found(TIMERS, Defect::StartsNoTasks);
+    assert!(violation.contains(" is not running for KopfdExample default/timed, though it matches"), "{violation}");
+}
+
+#[test]
+fn a_daemon_that_outlives_its_object_is_found() {
+    let violation = found(DAEMONS, Defect::KeepsTasks);
+    assert!(violation.contains("KopfdExample default/watched lost its finalizer, though `watch_size` was still running"), "{violation}");
 }

@@ -28,12 +28,14 @@ pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
     the_scenarios_of_the_kubernetes_events_example_hold,
+    the_scenarios_of_the_daemons_example_hold,
+    the_scenarios_of_the_timers_example_hold,
     skipped_scenarios_have_a_reason,
 ];
 
 /// The examples: each has a case above.
-const EXAMPLES: [&str; 9] =
-    ["01-minimal", "02-children", "03-exceptions", "04-events", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
+const EXAMPLES: [&str; 11] =
+    ["01-minimal", "02-children", "03-exceptions", "04-events", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "14-daemons", "15-timers", "database"];
 
 /// Limit of the real time of a step.
 const SOON: Duration = Duration::from_secs(5);
@@ -103,6 +105,14 @@ fn the_scenarios_of_the_events_example_hold(context: &TestContext<'_>) {
 
 fn the_scenarios_of_the_kubernetes_events_example_hold(context: &TestContext<'_>) {
     run_all(context, "04-events");
+}
+
+fn the_scenarios_of_the_daemons_example_hold(context: &TestContext<'_>) {
+    run_all(context, "14-daemons");
+}
+
+fn the_scenarios_of_the_timers_example_hold(context: &TestContext<'_>) {
+    run_all(context, "15-timers");
 }
 
 fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {
