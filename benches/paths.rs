@@ -1,4 +1,4 @@
-//! The most used code paths: from a watch event to a handler, the call of a script, and the start.
+//! The most used code paths: from a watch event to a handler, the call of a script, the look-up in an index, and the start.
 //!
 //! `cargo bench --bench paths`; it needs no cluster. With `calls` or another part of a title after `--`, only that is measured.
 
@@ -6,6 +6,8 @@
 
 #[path = "paths/calls.rs"]
 mod calls;
+#[path = "paths/indexes.rs"]
+mod indexes;
 #[path = "paths/start.rs"]
 mod start;
 mod support;
@@ -32,7 +34,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let parts: [(&str, Measure); 3] = [("watching", watching::measure), ("calls", calls::measure), ("start", start::measure)];
+    let parts: [(&str, Measure); 4] =
+        [("watching", watching::measure), ("calls", calls::measure), ("indexes", indexes::measure), ("start", start::measure)];
     let mut rows = vec![row(["path", "figure", "goal", ""])];
     rows.extend(parts.into_iter().filter(|(title, _)| title.contains(&filter)).flat_map(|(_, measure)| measure()));
     print(&rows);

@@ -3,16 +3,24 @@
 //! Each one has rules that decide, and tasks that wait and act by its [`Effects`].
 
 pub mod activities;
+pub mod background;
 pub mod effects;
 pub mod endpoints;
 pub mod error;
 pub mod events;
 pub mod health;
+pub mod indexing;
 pub mod metrics;
+pub mod patching;
+pub mod posting;
+pub mod readiness;
 
 pub use activities::{Activities, ActivityError};
-pub use effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+pub use background::BackgroundTasks;
+pub use effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 pub use endpoints::{Endpoints, LivenessUrl};
 pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
 pub use health::Health;
+pub use indexing::Indexer;
+pub use readiness::{Blocker, Readiness};

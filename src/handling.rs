@@ -16,6 +16,9 @@ pub mod echo;
 pub mod filter;
 pub mod finalizer;
 pub mod handler;
+pub mod index;
+pub mod index_key;
+pub mod indexing;
 pub mod lifecycle;
 pub mod lists;
 pub mod matcher;
@@ -27,6 +30,7 @@ pub mod select;
 pub mod sequence;
 pub mod spawning;
 pub mod subhandling;
+pub mod timer;
 
 pub use activity::{ActivityRun, FailedHandler};
 pub use cause::{Cause, Change, Reason};

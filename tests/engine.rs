@@ -2,9 +2,11 @@
 
 mod closed_loop;
 mod in_process;
+mod indexing;
 mod layering;
 mod manifests;
 mod observing;
+mod posting;
 mod script;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

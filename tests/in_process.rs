@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use kopfd::apiserver::{ApiServer, bootstrap};
 use kopfd::cluster::{Networking, ObjectClient, Request, ResourceResolver};
+use kopfd::engines::posting;
 use kopfd::engines::{Environment as _, Scripts as _};
 use kopfd::handling::{Handler, On, Verdict};
 use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop, Tasks};
+use kopfd::manifest::settings::Posting;
 use kopfd::object::{Body, EventKind, Patch, Selector};
 use kopfd::reactor::LiveEffects;
 use kopfd::reactor::change_log::ChangeLog;
@@ -53,7 +55,8 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
     let client = client(&api, Networking::default(), &clock).await;
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = Arc::new(ChangeLog::new("kopf.zalando.org"));
-    let scripts = ScriptApi::new(ObjectClient::new(client, "demo"), kinds).logged_by(Some(log));
+    let (poster, _queue) = posting::queue(Posting::default());
+    let scripts = ScriptApi::new(ObjectClient::new(client, "demo"), kinds, poster).logged_by(Some(log));
     let resource = scripts.resolve(Selector::parse("apps/v1/deployments").unwrap()).await.unwrap();
     let (messages, _guard) = collect_messages(tracing::Level::INFO);
     let told = async |operation| {

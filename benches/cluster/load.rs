@@ -16,7 +16,7 @@ use super::support::objects::spec;
 const AT_ONCE: usize = 32;
 
 /// Time limit for all objects of one load. Python on two busy cores needs a while.
-const TIMEOUT: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// One kind of objects, with the clients that create and watch them.
 pub(crate) struct Load {

@@ -88,7 +88,8 @@ async fn once(host: &Host, installed: &Installed, call: Call) {
     assert_eq!(returned.patch.merge["status"]["summary"], 3);
 }
 
-fn call(handler: &kopfd::handling::Handler) -> Call {
+/// Returns a call of a handler of creations.
+pub(crate) fn call(handler: &kopfd::handling::Handler) -> Call {
     let body = Body::from(serde_json::from_str::<Value>(&objects::object(1, State::New)).expect("objects are JSON"));
     let now: Timestamp = Clock::system().now();
     let records = Stored { storages: Arc::new(Storages::default()), body: body.clone(), now };

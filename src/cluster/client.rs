@@ -155,6 +155,16 @@ impl Request {
         Self::new(Method::GET, path)
     }
 
+    /// Returns a POST request, which is not repeated once it may have reached the server.
+    pub fn post(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path).repeated(Repeat::Unreached)
+    }
+
+    /// Returns a PATCH request.
+    pub fn patch(path: impl Into<String>) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
     /// Returns a request without a body that may be retried.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), content_type: None, body: Bytes::new(), repeat: Repeat::Safe, max_retries: usize::MAX }

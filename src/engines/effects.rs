@@ -1,18 +1,20 @@
 //! The dependencies of a cycle as small capabilities, and the stream of its events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
-use crate::handling::Handler;
 use crate::handling::spawning::BackgroundDemand;
-use crate::kit::Clock;
+use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHandlers};
+use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
 
 use super::Error;
 use super::events::EventStream;
+use super::readiness::Readiness;
 
 /// Runs scripts.
 pub trait Scripts: Send + Sync {
@@ -21,6 +23,11 @@ pub trait Scripts: Send + Sync {
 
     /// Evaluates an expression of a filter. The error is a text.
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// Evaluates an expression of a delay. The error is a text.
+    fn evaluate_delay<'a>(&'a self, _subject: &'a Subject, _delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+        std::future::ready(Err("there are no expressions".to_owned())).boxed()
+    }
 
     /// Drops the memo of a deleted object.
     fn forget(&self, _memo: &Arc<str>) {}
@@ -35,22 +42,68 @@ pub trait Patcher: Send + Sync {
 /// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
     /// Starts and stops the daemons and timers of the object, and returns what the cycle has to wait for.
-    fn update_background<'a>(
-        &'a self,
-        _object: &'a Object,
-        _sighting: EventKind,
-        _is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+    fn update_background<'a>(&'a self, _event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
+
+    /// Tells whether an object has daemons or timers, by the key of its memo.
+    fn has_background(&self, _memo: &str) -> bool {
+        false
+    }
+
+    /// Stops all daemons and timers, since the operator exits, and waits for their end up to their limits.
+    fn end_background(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+
+    /// Drops all daemons and timers without waiting.
+    fn abandon_background(&self) {}
+}
+
+/// An event of an object whose kind has daemons or timers.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectEvent<'a> {
+    /// The object.
+    pub object: &'a Object,
+    /// How the event was received.
+    pub event_kind: EventKind,
+    /// The change since the last handled state.
+    pub change: &'a Change,
+    /// The daemons and timers of the kind.
+    pub handlers: &'a SpawningHandlers,
 }
 
 /// Keeps indexes. By default there are none.
 pub trait Indexing: Send + Sync {
-    /// Adds an object to the indexes, or removes it, before it is handled. Called only for kinds with index handlers.
-    fn index<'a>(&'a self, _object: &'a Object, _sighting: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    /// Changes the entries of an object. Called at each event of kinds with index handlers, before anything else.
+    fn index<'a>(&'a self, _event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
         std::future::ready(Ok(())).boxed()
     }
+
+    /// Removes an object that is deleted, no longer watched, or unreadable.
+    fn unindex(&self, _uid: &str) {}
+
+    /// Returns the readiness of the indexes, which all other handling waits for; `None` if there is nothing to wait for.
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        None
+    }
+}
+
+/// An event of an object to be indexed.
+#[derive(Clone, Copy)]
+pub struct IndexEvent<'a> {
+    /// The object.
+    pub object: &'a Object,
+    /// How the event was received.
+    pub event_kind: EventKind,
+    /// The index handlers of the kind.
+    pub handlers: &'a IndexingHandlers,
+    /// The pause between attempts after arbitrary errors.
+    pub default_backoff: Duration,
+    /// Ends running calls.
+    pub stop: &'a Stop,
+    /// The span of log lines.
+    pub span: &'a tracing::Span,
 }
 
 /// Inputs of decisions besides the object.

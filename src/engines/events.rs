@@ -11,6 +11,7 @@ use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
+use crate::handling::spawning::Stage;
 use crate::handling::{Handler, Level, Message, Outcome, Reason};
 use crate::manifest::operator::Moment;
 use crate::object::{Body, EventKind, Patch};
@@ -21,6 +22,13 @@ use crate::script::Returned;
 pub enum EngineEvent<'a> {
     /// A message about the handled object. The current span is that of the object.
     Message(&'a Message),
+    /// A message about the handling of an object, which was passed on as a message before. Kopf may post these as Kubernetes Events.
+    HandlingReported {
+        /// The object.
+        body: &'a Body,
+        /// The message.
+        message: &'a Message,
+    },
     /// A worker begins to process an event of an object.
     ObjectSeen {
         /// The object.
@@ -36,7 +44,7 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// The reason; `None` for handlers of raw events.
+        /// The reason; `None` for handlers of raw events, daemons and timers.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
@@ -47,7 +55,7 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
-        /// The reason; `None` for handlers of raw events.
+        /// The reason; `None` for handlers of raw events, daemons and timers.
         reason: Option<Reason>,
         /// The attempts made before.
         retry: u64,
@@ -84,6 +92,31 @@ pub enum EngineEvent<'a> {
         retry: u64,
         /// The outcome.
         outcome: &'a Outcome,
+    },
+    /// A daemon or timer was started for an object.
+    TaskStarted {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+    },
+    /// The stop of a daemon or timer has reached a further stage.
+    TaskStopping {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The stage.
+        stage: Stage,
+    },
+    /// A daemon or timer has ended.
+    TaskEnded {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// Whether it was asked to stop. A task that ends on its own is not started again.
+        is_requested: bool,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {
@@ -159,6 +192,12 @@ impl EventStream {
     /// Passes a message on.
     pub fn log_message(&self, message: &Message) {
         self.emit(&EngineEvent::Message(message));
+    }
+
+    /// Passes on a message about the handling of an object.
+    pub fn report_handling(&self, body: &Body, message: &Message) {
+        self.log_message(message);
+        self.emit(&EngineEvent::HandlingReported { body, message });
     }
 
     /// Tells whether a sink follows the states of objects.

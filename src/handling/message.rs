@@ -19,6 +19,15 @@ pub enum Level {
 }
 
 impl Level {
+    /// Returns the level of a line about indexing, which happens at every event: information is for debugging, and steps are not logged.
+    pub fn terse(self) -> Option<Self> {
+        match self {
+            Self::Debug | Self::Step => None,
+            Self::Info => Some(Self::Debug),
+            Self::Warning | Self::Error => Some(self),
+        }
+    }
+
     /// Returns the name of the level in capitals.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The order of a cycle: decides the next step.
+//! The order of a cycle: decides the next step. Before the cycle, the object is indexed: all handlers may read the indexes.
 //!
 //! The reactor carries out the steps; `select` and `plan` decide about their handlers.
 
@@ -9,8 +9,6 @@ use super::cause::Reason;
 /// The steps of a cycle, in their order. Steps that do not apply are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Add the object to the indexes, or remove it: all other handlers may read them.
-    Index,
     /// Read the state stored on the object, and detect the cause.
     Detect,
     /// Call the handlers of raw events. Nothing waits for them.
@@ -37,8 +35,7 @@ pub enum Step {
     End,
 }
 
-const ORDER: [Step; 12] = [
-    Step::Index,
+const ORDER: [Step; 11] = [
     Step::Detect,
     Step::Watch,
     Step::Background,
@@ -55,8 +52,6 @@ const ORDER: [Step; 12] = [
 /// Which handlers the kind has, regardless of their filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Presence {
-    /// Handlers of indexes.
-    pub indexing: bool,
     /// Handlers of raw events.
     pub watching: bool,
     /// Daemons and timers.
@@ -117,7 +112,6 @@ impl Situation {
 
     fn applies(&self, step: Step) -> bool {
         match step {
-            Step::Index => self.handlers.indexing,
             Step::Detect => self.handlers.changing || self.handlers.spawning,
             Step::Watch => self.handlers.watching,
             Step::Background => self.handlers.spawning,
@@ -149,9 +143,9 @@ pub fn next(situation: &Situation) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Step::{Background, Changes, Concern, Consistency, Detect, End, Finalizer, Index, Patch, Release, Sleep, Touch, Watch};
+    use Step::{Background, Changes, Concern, Consistency, Detect, End, Finalizer, Patch, Release, Sleep, Touch, Watch};
 
-    const CHANGING: Presence = Presence { indexing: false, watching: false, spawning: false, changing: true };
+    const CHANGING: Presence = Presence { watching: false, spawning: false, changing: true };
 
     fn created() -> Situation {
         Situation { handlers: CHANGING, cause: Some(Reason::Create), ..Situation::default() }
@@ -170,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_situation_has_its_steps() {
-        let all = Presence { indexing: true, watching: true, spawning: true, changing: true };
+        let all = Presence { watching: true, spawning: true, changing: true };
         let deleted = Situation { cause: Some(Reason::Delete), is_held: true, ..created() };
         let gone = Situation { cause: Some(Reason::Gone), is_gone: true, is_held: true, ..created() };
         let awaited = Situation { own_patch: OwnPatch::Awaited, ..created() };
@@ -178,11 +172,7 @@ mod tests {
         let table: [(&str, Situation, &[Step]); 20] = [
             ("no handlers at all", Situation::default(), &[Finalizer, End]),
             ("a creation", created(), &[Detect, Concern, Finalizer, Changes, End]),
-            (
-                "all handlers",
-                Situation { handlers: all, ..created() },
-                &[Index, Detect, Watch, Background, Concern, Finalizer, Changes, End],
-            ),
+            ("all handlers", Situation { handlers: all, ..created() }, &[Detect, Watch, Background, Concern, Finalizer, Changes, End]),
             (
                 "only raw events",
                 Situation { handlers: Presence { watching: true, ..Presence::default() }, ..Situation::default() },

@@ -27,6 +27,8 @@ pub enum StopReason {
     Mismatch,
     /// The operator is paused.
     Pausing,
+    /// The operator exits.
+    Exiting,
 }
 
 /// The tasks of one object at an event.
@@ -36,10 +38,8 @@ pub struct RunningTasks<'a> {
     pub running: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
-    /// Whether the operator is paused.
-    pub is_paused: bool,
-    /// Whether the object is gone, possibly without a preceding deletion request.
-    pub is_gone: bool,
+    /// Why no task may run at all, if the operator is paused or exits.
+    pub halt: Option<StopReason>,
 }
 
 /// The tasks to start and to stop.
@@ -66,11 +66,11 @@ pub fn plan<'a>(
     let matching = select::spawning(handlers, tasks.ended, view, predicates)?;
     let all_for = |reason| tasks.running.iter().map(|id| (id.clone(), reason)).collect();
     let demand_finalizer = !matching.is_empty();
-    if view.body.is_deleting() || tasks.is_gone {
+    if view.body.is_deleting() {
         return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(StopReason::Deleted), demand_finalizer });
     }
-    if tasks.is_paused {
-        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(StopReason::Pausing), demand_finalizer });
+    if let Some(reason) = tasks.halt {
+        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(reason), demand_finalizer });
     }
     let is_matching = |id: &String| matching.iter().any(|handler| handler.id == *id);
     let mismatching = tasks.running.iter().filter(|id| !is_matching(id));
@@ -170,7 +170,7 @@ mod tests {
     fn planned(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
         let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
-        let tasks = RunningTasks { running: &ids(running), ended: &ids(ended), is_paused: false, is_gone: false };
+        let tasks = RunningTasks { running: &ids(running), ended: &ids(ended), halt: None };
         let plan = plan(&handlers, tasks, View { body: &body, change: None }, &Answers::default()).unwrap();
         let spawn = plan.spawn.iter().map(|handler| handler.id.clone()).collect();
         (spawn, plan.stop, plan.demand_finalizer)

@@ -174,11 +174,9 @@ impl OperatorBuilder<'_> {
                 }
             }
         }
-        let without_effect =
-            [("posting", "Events of Kubernetes"), ("peering", "settings of peerings"), ("background", "settings of daemons and timers")];
         for (name, child) in item.entries().unwrap_or_default() {
-            if let Some((_, what)) = without_effect.iter().find(|(section, _)| *section == name) {
-                self.unsupported(Severity::Warning, &child, what);
+            if name == "peering" {
+                self.unsupported(Severity::Warning, &child, "settings of peerings");
             }
         }
     }
@@ -277,10 +275,8 @@ impl OperatorBuilder<'_> {
             self.reconcile(&item, block, &mut ids);
             self.unsupported(Severity::Error, &item, "reconciliations");
         }
-        for (key, what) in [("timers", "timers"), ("daemons", "daemons"), ("indexes", "indexes"), ("webhooks", "webhooks")] {
-            if let Some(item) = fields.get(key).filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
-                self.unsupported(Severity::Error, &item, what);
-            }
+        if let Some(item) = fields.get("webhooks").filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
+            self.unsupported(Severity::Error, &item, "webhooks");
         }
     }
 

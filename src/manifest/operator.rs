@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use croner::Cron;
-use jiff::tz::TimeZone;
 use serde_json::Value;
 
+pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
@@ -110,31 +109,6 @@ pub struct Timer {
     pub idle: Option<Duration>,
     /// The delay after the first event of the object.
     pub initial_delay: Option<Delay>,
-}
-
-/// When a timer is called.
-#[derive(Debug, Clone)]
-pub enum Rhythm {
-    /// Once.
-    Once,
-    /// After each interval.
-    Interval {
-        /// The interval.
-        pause: Duration,
-        /// Whether intervals count from start to start, not from the end of a call.
-        is_sharp: bool,
-    },
-    /// By a cron expression.
-    Cron(Box<Ticks>),
-}
-
-/// The ticks of a cron expression in a time zone.
-#[derive(Debug, Clone)]
-pub struct Ticks {
-    /// The expression.
-    pub cron: Cron,
-    /// The time zone.
-    pub timezone: TimeZone,
 }
 
 /// A fixed or computed delay.
@@ -255,12 +229,16 @@ impl Operator {
         self.unsupported.iter().map(Unsupported::warning).collect()
     }
 
+    /// Returns the handlers that are called for objects: of changes, raw events, timers and daemons.
+    pub fn object_handlers(&self) -> impl Iterator<Item = &Handler> {
+        let timers = self.timers.iter().map(|timer| &timer.handler);
+        self.handlers.iter().chain(timers).chain(self.daemons.iter().map(|daemon| &daemon.handler))
+    }
+
     /// Returns the kinds on whose objects it stores a finalizer or progress.
     pub fn persisting_selectors(&self) -> impl Iterator<Item = &Selector> {
-        let handlers = self.handlers.iter().filter(|handler| handler.on.is_changing());
-        handlers
-            .chain(self.timers.iter().map(|timer| &timer.handler))
-            .chain(self.daemons.iter().map(|daemon| &daemon.handler))
+        self.object_handlers()
+            .filter(|handler| handler.on.is_changing() || handler.on.is_spawning())
             .flat_map(|handler| &handler.selectors)
             .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.handler.selectors))
     }

@@ -56,6 +56,8 @@ pub struct Posting {
     pub reporting_instance: String,
     /// The prefix of the names of Events.
     pub event_name_prefix: String,
+    /// Whether repetitions are counted on one Event. Beyond kopf.
+    pub aggregated: bool,
 }
 
 /// Peering with other operators.
@@ -180,6 +182,7 @@ impl Default for Posting {
             reporting_component: None,
             reporting_instance: "dev".to_owned(),
             event_name_prefix: "kopf-event-".to_owned(),
+            aggregated: false,
         }
     }
 }

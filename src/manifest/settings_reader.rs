@@ -12,7 +12,7 @@ use super::{admission, ranges, storages};
 /// The settings of manifests and scripts: sections, and their keys.
 pub(super) const KNOWN: [(&str, &[&str]); 11] = [
     ("process", &["ultimateExitingTimeout"]),
-    ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix"]),
+    ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
     ("watching", &["serverTimeout", "clientTimeout", "connectTimeout", "reconnectBackoff", "inactivityTimeout"]),
     ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays"]),
@@ -123,6 +123,7 @@ fn posting(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
     reader.set_option(fields, "reportingComponent", &mut posting.reporting_component, Reader::owned);
     reader.set(fields, "reportingInstance", &mut posting.reporting_instance, Reader::owned);
     reader.set(fields, "eventNamePrefix", &mut posting.event_name_prefix, Reader::owned);
+    reader.set(fields, "aggregated", &mut posting.aggregated, Reader::boolean);
 }
 
 fn peering(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {

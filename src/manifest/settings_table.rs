@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 40] = [
+pub const TABLE: [Description; 41] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -36,6 +36,12 @@ pub const TABLE: [Description; 40] = [
     one("posting", "reportingComponent", "text or null", "the reporting component of Events; `null`: the operator's name"),
     one("posting", "reportingInstance", "text", "the reporting instance of Events"),
     one("posting", "eventNamePrefix", "text", "the prefix of the names of Events"),
+    one(
+        "posting",
+        "aggregated",
+        "boolean",
+        "count repetitions within ten minutes on one Event (`count`, `lastTimestamp`, `series`); beyond kopf",
+    ),
     one("peering", "name", "text", "the peering object"),
     one("peering", "stealth", "boolean", "do not log keep-alives"),
     one("peering", "priority", "integer", "the peer with the highest priority is active"),
@@ -68,8 +74,13 @@ pub const TABLE: [Description; 40] = [
         "which handlers run in one cycle: `asap` (the one with the fewest attempts), `allAtOnce`, `oneByOne`, `randomized`, `shuffled`",
     ),
     one("background", "cancellationPolling", "duration", "interval of checks of a daemon that does not stop"),
-    one("background", "instantExitTimeout", "duration or null", "time in which daemons may exit at once"),
-    one("background", "instantExitZeroTimeCycles", "integer or null", "turns of the scheduler in which daemons may exit at once"),
+    one("background", "instantExitTimeout", "duration or null", "how long a cycle waits for a stopped timer or daemon that ends at once"),
+    one(
+        "background",
+        "instantExitZeroTimeCycles",
+        "integer or null",
+        "without that time: event loop cycles, followed by 10 ms; `null` for no wait",
+    ),
     one("networking", "requestTimeout", "duration or null", "time limit of one request"),
     one("networking", "connectTimeout", "duration or null", "time limit for connecting"),
     one("networking", "errorBackoffs", "durations", "pauses between the attempts of one request: a list, or one duration"),

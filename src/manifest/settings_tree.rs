@@ -28,6 +28,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "reportingComponent": posting.reporting_component,
             "reportingInstance": posting.reporting_instance,
             "eventNamePrefix": posting.event_name_prefix,
+            "aggregated": posting.aggregated,
         },
         "peering": {
             "name": peering.name,

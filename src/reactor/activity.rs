@@ -1,6 +1,7 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::handling::Handler;
+use crate::handling::{Handler, On};
 use crate::object::{Body, EventKind};
+use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
 use crate::engines::events::{EngineEvent, EventSink};
@@ -38,6 +40,8 @@ pub struct ActivityMonitor {
     pending_scans: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
+    /// Running calls of timers. Daemons are not counted: they run as long as their objects exist.
+    timer_calls: AtomicUsize,
     /// Watches that have not completed their first list.
     unlisted: AtomicUsize,
     /// Handlers that have failed permanently.
@@ -48,6 +52,8 @@ pub struct ActivityMonitor {
     broken: Mutex<BTreeMap<String, Broken>>,
     /// Reasons why kinds of the operators are not served, by operator.
     unserved: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The indexes of the operators, by operator.
+    indexes: Mutex<BTreeMap<String, Arc<Indexes>>>,
     changed: Notify,
 }
 
@@ -146,10 +152,22 @@ impl ActivityMonitor {
         self.unserved.lock().values().flatten().cloned().collect()
     }
 
+    /// Records the indexes of an operator.
+    pub fn indexes_installed(&self, operator: &str, indexes: &Arc<Indexes>) {
+        self.indexes.lock().insert(operator.to_owned(), Arc::clone(indexes));
+    }
+
+    /// Returns the indexes of the operators, by operator.
+    pub fn indexes(&self) -> BTreeMap<String, Arc<Indexes>> {
+        self.indexes.lock().clone()
+    }
+
     /// Clears the state of operators that are replaced by others.
     pub fn begin_anew(&self) {
         self.observers.store(0, Ordering::SeqCst);
+        self.timer_calls.store(0, Ordering::SeqCst);
         self.unserved.lock().clear();
+        self.indexes.lock().clear();
         self.pending.clear();
     }
 
@@ -195,7 +213,7 @@ impl ActivityMonitor {
 
     /// Tells whether nothing is running or pending.
     pub fn is_quiet(&self) -> bool {
-        [&self.workers, &self.unlisted, &self.pending_scans].iter().all(|count| count.load(Ordering::SeqCst) == 0)
+        [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans].iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 }
 
@@ -203,13 +221,28 @@ impl EventSink for ActivityMonitor {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
             EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(body),
-            EngineEvent::HandlerCalled { body, handler, .. } => self.pending.called(handler, body),
-            EngineEvent::HandlerReturned { body, handler, .. } => self.pending.returned(handler, body),
+            // A daemon runs as long as its object exists: nothing waits for its end.
+            EngineEvent::HandlerCalled { handler: Handler { on: On::Daemon, .. }, .. }
+            | EngineEvent::HandlerReturned { handler: Handler { on: On::Daemon, .. }, .. } => {}
+            EngineEvent::HandlerCalled { body, handler, .. } => {
+                self.timer_calls.fetch_add(usize::from(handler.on == On::Timer), Ordering::SeqCst);
+                self.pending.called(handler, body);
+            }
+            EngineEvent::HandlerReturned { body, handler, .. } => {
+                self.pending.returned(handler, body);
+                if handler.on == On::Timer {
+                    self.timer_calls.fetch_sub(1, Ordering::SeqCst);
+                    self.changed.notify_waiters();
+                }
+            }
+            EngineEvent::TaskEnded { body, handler, .. } => self.pending.returned(handler, body),
             EngineEvent::AttemptJudged { body, handler, outcome, .. } => {
                 if outcome.is_final && outcome.error.is_some() {
                     self.failed(handler, body);
                 }
-                self.pending.concluded(handler, body, outcome);
+                if handler.on != On::Daemon {
+                    self.pending.concluded(handler, body, outcome);
+                }
             }
             EngineEvent::CycleEnded { uid, body, error } => self.cycled(uid, body, *error),
             _ => {}
@@ -226,7 +259,7 @@ pub fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::{On, Outcome, Verdict};
+    use crate::handling::{Outcome, Verdict};
     use crate::object::Patch;
     use crate::script::Returned;
     use serde_json::json;

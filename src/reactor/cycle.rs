@@ -15,7 +15,8 @@ use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::{
-    Answers, Cause, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause, filter, select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause,
+    filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
@@ -24,9 +25,10 @@ use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
 
 use super::echo::Echo;
 use super::mailbox::Mailbox;
-use crate::engines::effects::Effects;
+use crate::engines::effects::{Effects, ObjectEvent};
 use crate::engines::error::Error;
 use crate::engines::events::{EngineEvent, EventStream};
+use crate::engines::patching::{self, diff_item};
 
 /// Maximum sleep, after which the object is touched, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);
@@ -138,7 +140,7 @@ struct State {
     patch: Patch,
     began_with_patch: bool,
     own_patch: OwnPatch,
-    has_changed: bool,
+    change: Arc<Change>,
     cause: Option<Cause>,
     is_finalizer_demanded: bool,
     delays: Vec<Duration>,
@@ -192,7 +194,6 @@ impl<W: Effects> Cycle<'_, W> {
         Situation {
             done: state.done,
             handlers: Presence {
-                indexing: !self.served.handlers.indexing.is_empty(),
                 watching: !self.served.handlers.watching.is_empty(),
                 spawning: !self.served.handlers.spawning.is_empty(),
                 changing: !self.served.handlers.changing.is_empty(),
@@ -210,7 +211,6 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn carry_out(&self, step: Step, state: State) -> Result<State, Error> {
         match step {
-            Step::Index => self.world.index(&self.object(), self.event_kind).await.map(|()| state),
             Step::Detect => self.detect(state),
             Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
             Step::Background => self.update_background(state).await,
@@ -245,11 +245,11 @@ impl<W: Effects> Cycle<'_, W> {
 
     fn detect(&self, state: State) -> Result<State, Error> {
         let change = essence::change(&self.served.storages, &self.body, &self.served.extra_fields)?;
-        let has_changed = !change.diff.is_empty();
-        let is_changing = !self.served.handlers.changing.is_empty();
-        let finalizer = &self.served.storages.finalizer;
-        let cause = is_changing.then(|| cause::detect(self.event_kind, &self.body, finalizer, self.memory, change));
-        Ok(State { has_changed, cause, ..state })
+        if self.served.handlers.changing.is_empty() {
+            return Ok(State { change: Arc::new(change), ..state });
+        }
+        let cause = cause::detect(self.event_kind, &self.body, &self.served.storages.finalizer, self.memory, change);
+        Ok(State { change: Arc::clone(&cause.change), cause: Some(cause), ..state })
     }
 
     fn object(&self) -> Object {
@@ -304,7 +304,9 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
-        let demand = self.world.update_background(&self.object(), self.event_kind, state.has_changed).await?;
+        let (object, handlers) = (self.object(), &self.served.handlers.spawning);
+        let event = ObjectEvent { object: &object, event_kind: self.event_kind, change: &state.change, handlers };
+        let demand = self.world.update_background(event).await?;
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
@@ -357,7 +359,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
-            self.log_message(&Message::debug(uninteresting(cause.reason)));
+            self.report(&Message::debug(uninteresting(cause.reason)));
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -375,7 +377,7 @@ impl<W: Effects> Cycle<'_, W> {
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
-        decision.messages.iter().for_each(|message| self.log_message(message));
+        decision.messages.iter().for_each(|message| self.report(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, ..state })
     }
@@ -384,14 +386,19 @@ impl<W: Effects> Cycle<'_, W> {
         self.world.events().log_message(message);
     }
 
+    /// Logs a message about the handling of a change, which may also become a Kubernetes Event.
+    fn report(&self, message: &Message) {
+        self.world.events().report_handling(&self.body, message);
+    }
+
     fn log_plan(&self, plan: &Plan<'_>, cause: &Cause) {
-        plan.messages.iter().for_each(|message| self.log_message(message));
+        plan.messages.iter().for_each(|message| self.report(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.log_message(&Message::debug(format!("{title} is in progress: {}", *self.body)));
+            self.report(&Message::debug(format!("{title} is in progress: {}", *self.body)));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
                 let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
-                self.log_message(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
+                self.report(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }
     }
@@ -403,7 +410,7 @@ impl<W: Effects> Cycle<'_, W> {
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
-            self.log_message(&attempt::announce(handler));
+            self.report(&attempt::announce(handler));
             let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
                 failed
             } else {
@@ -417,7 +424,7 @@ impl<W: Effects> Cycle<'_, W> {
                 outcome.subrefs = returned.subrefs;
                 (outcome, message)
             };
-            self.log_message(&message);
+            self.report(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.outcomes.push((handler.id.clone(), outcome));
@@ -483,23 +490,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
-        let (events, body) = (self.world.events(), &self.body);
-        events.emit(&EngineEvent::PatchPrepared { body, patch });
-        let applied = self.world.apply(&self.served.resource, body, patch).await?;
-        events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
-        if applied.is_gone {
-            self.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));
-        }
-        if !applied.remaining.is_empty() {
-            self.log_message(
-                &Message::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
-                    .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
-            );
-        }
-        if !applied.inconsistencies.is_empty() {
-            let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
-            self.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
-        }
+        let applied = patching::send(self.world, &self.served.resource, &self.body, patch).await?;
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
         Ok(Sent { version: applied.version.or(before.version), remaining, versions })
@@ -569,8 +560,4 @@ fn uninteresting(reason: Reason) -> &'static str {
         Reason::Free => "Deletion, but we are done with it, and we do not care.",
         _ => "Something has changed, but we are not interested (the essence is the same).",
     }
-}
-
-fn diff_item(item: &crate::object::Item) -> Value {
-    serde_json::json!([item.op.as_str(), item.path, item.old, item.new])
 }

@@ -23,6 +23,8 @@ pub(crate) enum Defect {
     ForgetsHandling,
     /// The cycle does not wait for own patches.
     WaitsForNothing,
+    /// Deleted objects stay in the indexes.
+    KeepsEntries,
 }
 
 /// Runs a function with a defect in the engine.

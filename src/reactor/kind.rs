@@ -1,11 +1,12 @@
 //! One kind in one namespace (or in all): its watch fills the queues, and each object with events gets a worker.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tracing::{Instrument as _, Span, warn};
+use tracing::{Instrument as _, Span, error, warn};
 
 use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
@@ -22,6 +23,7 @@ use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
 use crate::engines::health::{Health, WatchReporter};
+use crate::engines::readiness::{Blocker, Readiness};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
@@ -30,6 +32,10 @@ const MAX_FIRST_CYCLES: usize = 256;
 /// How long an object occupies one of these slots. If its processing takes longer, because of a slow handler or a sleep, it frees the
 /// slot.
 const FIRST_CYCLE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The failures of the first list of an indexed kind after which the operator no longer waits for it. With the default pauses, they take
+/// about ten seconds.
+const MAX_LIST_FAILURES: usize = 5;
 
 /// Time limit for cancelled calls to end.
 const CANCELLATION: Duration = Duration::from_secs(1);
@@ -114,7 +120,23 @@ impl<W: Effects + 'static> Kind<W> {
     /// Forgets an object that is deleted or no longer watched.
     pub fn forget(&self, uid: &str) {
         self.memories.forget(uid);
+        self.world.unindex(uid);
         self.world.forget(&self.memo(uid));
+    }
+
+    /// Tells whether an object has daemons or timers.
+    fn has_background(&self, uid: &str) -> bool {
+        !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo(uid))
+    }
+
+    fn is_indexed(&self) -> bool {
+        !self.served.handlers.indexing.is_empty()
+    }
+
+    /// Tells whether events must wait before they are processed.
+    fn holds_events(&self) -> bool {
+        let is_limited = self.queues.is_limited() && self.is_indexed();
+        is_limited || self.world.readiness().is_some_and(|readiness| !readiness.is_ready())
     }
 
     /// Returns the key of an object's memo.
@@ -178,7 +200,6 @@ impl<W: Effects> Drop for Claim<W> {
 /// Runs the worker of an object, and continues if an event arrives just before its end.
 async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
-    let _permit = kind.queues.permit().await;
     let mut worker = Worker {
         world: Arc::clone(&kind.world),
         served: Arc::clone(&kind.served),
@@ -192,7 +213,20 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
         expected: Expected::default(),
         read: kind.read,
         attempt: Attempt::default(),
+        is_indexed_ahead: false,
     };
+    let is_held = kind.holds_events();
+    if is_held {
+        let span = worker.span.clone();
+        worker.index_ahead().instrument(span).await;
+        // Nothing is parsed during the wait. A closed mailbox is noticed by the worker.
+        drop(first_cycles.take());
+        worker.await_readiness().await;
+    }
+    let _permit = kind.queues.permit().await;
+    if is_held {
+        first_cycles = Arc::clone(&kind.first_cycles).acquire_owned().await.ok();
+    }
     loop {
         {
             let span = worker.span.clone();
@@ -223,9 +257,12 @@ pub struct KindSink<W: Effects> {
     is_listed: bool,
     reporter: WatchReporter,
     gauge: Option<WatchGauge>,
+    /// Blocks the readiness of the indexes until the first list of an indexed kind is complete, or fails.
+    blocker: Option<Blocker>,
+    failures: usize,
 }
 
-impl<W: Effects> KindSink<W> {
+impl<W: Effects + 'static> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
         if let Some(monitor) = &kind.monitor {
@@ -233,13 +270,32 @@ impl<W: Effects> KindSink<W> {
         }
         let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
         let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
-        Self { kind, is_listed: false, reporter, gauge }
+        let blocker = kind.world.readiness().filter(|_| kind.is_indexed()).map(Readiness::block);
+        Self { kind, is_listed: false, reporter, gauge, blocker, failures: 0 }
     }
 
     fn set(&mut self, state: WatchState) {
         if let Some(gauge) = &mut self.gauge {
             gauge.set(state);
         }
+    }
+
+    /// The operator does not wait for a kind that cannot be listed.
+    fn give_up_waiting(&mut self, error: &cluster::Error) {
+        self.failures += 1;
+        let is_refused = error.status().is_some_and(|status| status < 429);
+        if self.blocker.is_none() || (!is_refused && self.failures < MAX_LIST_FAILURES) {
+            return;
+        }
+        let names: BTreeSet<&str> = self.kind.served.handlers.indexing.iter().map(|handler| handler.id.as_str()).collect();
+        error!(
+            target: "kopfd::reactor",
+            resource = %self.kind.served.resource,
+            error = error.chain(),
+            "The kind cannot be listed, so these indexes are incomplete until it can: {}. Handlers are called without waiting for them.",
+            names.into_iter().collect::<Vec<_>>().join(", ")
+        );
+        self.blocker = None;
     }
 
     fn note_list(&mut self) {
@@ -275,18 +331,24 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             },
         };
         let uid = uid.as_ref();
-        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) {
+        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) && !kind.has_background(uid) {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
-                event_kind => kind.memories.notice(uid, event_kind == EventKind::Listed),
+                event_kind => {
+                    kind.memories.notice(uid, event_kind == EventKind::Listed);
+                    // It may have matched before.
+                    kind.world.unindex(uid);
+                }
             }
             return;
         }
-        kind.put(uid, seen.head, Event { event_kind: seen.event_kind, raw: Arc::from(seen.text) }).await;
+        let blocker = kind.world.readiness().filter(|_| self.blocker.is_some()).map(|readiness| Arc::new(readiness.block()));
+        kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }
 
     async fn listed(&mut self) {
         self.note_list();
+        self.blocker = None;
     }
 
     fn opened(&mut self) {
@@ -300,6 +362,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.reporter.failed(&error.chain(), matches!(error.status(), Some(403..=405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
         tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
+        self.give_up_waiting(error);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The effects of a running operator: the script host, the cluster, and the machine's clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -9,14 +10,18 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::cluster::{self, Applied, Client};
-use crate::handling::Handler;
+use crate::handling::spawning::BackgroundDemand;
+use crate::handling::{Handler, Predicate};
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource};
 use crate::script::{Call, Evaluation, Host, Installed, Returned, Subject};
 
-use crate::engines::effects::{Background, Effects, Environment, Indexing, Patcher, Scripts};
+use crate::engines::background::{BackgroundOptions, BackgroundTasks};
+use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use crate::engines::error::Error;
 use crate::engines::events::EventStream;
+use crate::engines::indexing::Indexer;
+use crate::engines::readiness::Readiness;
 
 /// The effects of one running operator.
 pub struct LiveEffects {
@@ -27,12 +32,16 @@ pub struct LiveEffects {
     events: EventStream,
     /// A reproducible source of randomness, in simulations.
     chance: Option<Mutex<StdRng>>,
+    background: Option<BackgroundTasks<Self>>,
+    indexer: Indexer,
 }
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
     pub fn new(host: impl Into<Arc<Host>>, scripts: impl Into<Arc<Installed>>, client: Client, clock: Clock) -> Self {
-        Self { host: host.into(), scripts: scripts.into(), client, clock, events: EventStream::default(), chance: None }
+        let (host, scripts) = (host.into(), scripts.into());
+        let indexer = Indexer::new(Arc::clone(scripts.indexes()));
+        Self { host, scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
     }
 
     /// Returns the effects with a stream of events.
@@ -43,6 +52,11 @@ impl LiveEffects {
     /// Returns the effects with randomness from a seed, if there is one.
     pub fn with_seed(self, seed: Option<u64>) -> Self {
         Self { chance: seed.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))), ..self }
+    }
+
+    /// Returns the effects with daemons and timers, which use these effects themselves.
+    pub fn with_background(self, options: BackgroundOptions) -> Arc<Self> {
+        Arc::new_cyclic(|world| Self { background: Some(BackgroundTasks::new(Weak::clone(world), options)), ..self })
     }
 }
 
@@ -55,8 +69,13 @@ impl Scripts for LiveEffects {
         self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
 
+    fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+        self.host.evaluate_delay(&self.scripts, subject, delay).boxed()
+    }
+
     fn forget(&self, memo: &Arc<str>) {
         self.host.forget(memo);
+        self.background.iter().for_each(|background| background.leave(memo));
     }
 }
 
@@ -76,6 +95,10 @@ impl Scripts for HostScripts {
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
+
+    fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+        self.host.evaluate_delay(&self.scripts, subject, delay).boxed()
+    }
 }
 
 impl Patcher for LiveEffects {
@@ -89,11 +112,51 @@ impl Patcher for LiveEffects {
     }
 }
 
-/// There are no daemons and timers: manifests with them are refused at the start.
-impl Background for LiveEffects {}
+impl Background for LiveEffects {
+    fn update_background<'a>(&'a self, event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        match &self.background {
+            Some(background) => background.update(event).boxed(),
+            None => std::future::ready(Ok(BackgroundDemand::default())).boxed(),
+        }
+    }
 
-/// There are no indexes: manifests with them are refused at the start.
-impl Indexing for LiveEffects {}
+    fn has_background(&self, memo: &str) -> bool {
+        self.background.as_ref().is_some_and(|background| background.has_tasks(memo))
+    }
+
+    fn end_background(&self) -> BoxFuture<'_, ()> {
+        match &self.background {
+            Some(background) => background.end().boxed(),
+            None => std::future::ready(()).boxed(),
+        }
+    }
+
+    fn abandon_background(&self) {
+        self.background.iter().for_each(BackgroundTasks::abandon);
+    }
+}
+
+impl Indexing for LiveEffects {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        #[cfg(test)]
+        if event.event_kind == crate::object::EventKind::Deleted && super::defects::is_on(super::defects::Defect::KeepsEntries) {
+            return std::future::ready(Ok(())).boxed();
+        }
+        self.indexer.index(self, &self.events, event).boxed()
+    }
+
+    fn unindex(&self, uid: &str) {
+        #[cfg(test)]
+        if super::defects::is_on(super::defects::Defect::KeepsEntries) {
+            return;
+        }
+        self.indexer.remove(uid);
+    }
+
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        Some(self.indexer.readiness())
+    }
+}
 
 impl Environment for LiveEffects {
     fn clock(&self) -> &Clock {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
 use crate::telemetry::KindMetrics;
 
@@ -22,6 +23,22 @@ pub struct Event {
     pub event_kind: EventKind,
     /// The object as JSON text. The worker parses it.
     pub raw: Arc<str>,
+    /// Blocks the readiness of the indexes until the object is indexed, or the last copy of the event is dropped.
+    pub blocker: Option<Arc<Blocker>>,
+}
+
+impl Event {
+    /// Returns an event that blocks nothing.
+    pub fn new(event_kind: EventKind, raw: impl Into<Arc<str>>) -> Self {
+        Self { event_kind, raw: raw.into(), blocker: None }
+    }
+
+    /// Ends the blocking of the readiness.
+    pub fn unblock(&self) {
+        if let Some(blocker) = &self.blocker {
+            blocker.release();
+        }
+    }
 }
 
 /// Queues the events of one object. Queued events interrupt the worker's sleep.
@@ -78,6 +95,11 @@ impl Mailbox {
     /// Tells whether the mailbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
+    }
+
+    /// Returns the event that is taken next, which stays queued.
+    pub fn first(&self) -> Option<Event> {
+        self.state.lock().events.front().map(|(event, _)| event.clone())
     }
 
     /// Tells whether no events are queued.
@@ -159,7 +181,7 @@ mod tests {
     use super::*;
 
     fn event(text: &str) -> Event {
-        Event { event_kind: EventKind::Modified, raw: Arc::from(text) }
+        Event::new(EventKind::Modified, text)
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,6 +49,11 @@ impl Memories {
         }
     }
 
+    /// Tells whether an object was noticed, and is not forgotten.
+    pub fn knows(&self, uid: &str) -> bool {
+        self.entries.lock().contains_key(uid)
+    }
+
     /// Returns the flags for the detection of causes.
     pub fn flags(&self, uid: &str) -> cause::Memory {
         self.entries.lock().get(uid).map(|entry| entry.flags).unwrap_or_default()

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::handling::Handler;
+use crate::handling::{Handler, On};
 use crate::object::{Resource, Selector};
 
 /// The groups that the engine itself needs, independent of the handlers.
@@ -32,6 +32,9 @@ impl Purposes {
             purposes.watched.extend(handler.selectors.iter().cloned());
             if handler.on.is_changing() || handler.on.is_spawning() {
                 purposes.patched.extend(handler.selectors.iter().cloned());
+            }
+            if handler.on == On::Index {
+                purposes.indexed.extend(handler.selectors.iter().cloned());
             }
         }
         purposes

@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, ResourceResolver, Seen, Sink, Watcher};
-use crate::handling::{Handler, Lifecycle, Policy};
+use crate::handling::{Handler, Lifecycle, On, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
@@ -28,6 +28,7 @@ use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
+use crate::engines::readiness::Readiness;
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
 const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
@@ -114,6 +115,7 @@ pub struct Observer<W: Effects> {
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.worker_stop.request("the observer is gone");
+        self.world.abandon_background();
         if let Some(monitor) = &self.declared.monitor {
             monitor.pending_scans(self.reported_scans, 0);
         }
@@ -171,8 +173,11 @@ impl<W: Effects + 'static> Observer<W> {
         self.kinds.learn(&scan, groups.as_ref());
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
+        // Nothing is handled before it is known which kinds are indexed.
+        let blocker = self.world.readiness().map(Readiness::block);
         self.reconcile(&stop);
         drop(gate);
+        drop(blocker);
         if let Some(monitor) = &self.declared.monitor {
             monitor.observer_began();
         }
@@ -403,8 +408,9 @@ impl<W: Effects + 'static> Observer<W> {
             Ok(mut watcher) => {
                 let stop = stop.child();
                 self.watches.insert(key, stop.clone());
+                // Created here, so that the indexes are not ready before the first list.
+                let mut sink = KindSink::new(Arc::clone(&kind));
                 self.tasks.spawn(name.clone(), async move {
-                    let mut sink = KindSink::new(Arc::clone(&kind));
                     watch(name, &mut watcher, &mut sink, &stop).await;
                     if stop.reason() == Some(REASON_GONE) {
                         watcher.uids().for_each(|uid| kind.forget(uid));
@@ -430,7 +436,8 @@ impl<W: Effects + 'static> Observer<W> {
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
-        futures::future::join_all(ends).await;
+        // Objects wait for their daemons, so both end together.
+        tokio::join!(futures::future::join_all(ends), self.world.end_background());
         self.tasks.finish(self.declared.exit_timeout).await;
     }
 }
@@ -440,7 +447,12 @@ impl<W: Effects + 'static> Observer<W> {
 fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
     let mut kept: Vec<Arc<Handler>> = Vec::new();
     for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
-        match kept.iter().find(|earlier| earlier.id == handler.id && earlier.function != handler.function) {
+        // Indexes have no records on objects, and ids of their own.
+        let is_clash = |earlier: &Handler| {
+            let is_same_group = (earlier.on == On::Index) == (handler.on == On::Index);
+            is_same_group && earlier.id == handler.id && earlier.function != handler.function
+        };
+        match kept.iter().find(|earlier| is_clash(earlier)) {
             None => kept.push(Arc::clone(handler)),
             Some(earlier) => error!(
                 target: "kopfd::reactor",
@@ -552,7 +564,6 @@ impl Sink for ObservationSink {
 mod tests {
     use super::*;
     use crate::cluster::PartialMetadata;
-    use crate::handling::On;
     use crate::telemetry;
     use serde_json::{Value, json};
 

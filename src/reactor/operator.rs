@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::cluster::transport::Login;
 use crate::cluster::{self, Client, ConnectionSettings, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
-use crate::kit::{Clock, Stop};
+use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
 use crate::script::host::{self, Threads};
@@ -25,11 +25,16 @@ use super::worker::WorkerSettings;
 use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
+use crate::engines::background::BackgroundOptions;
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
+use crate::engines::posting::{self, LogPoster};
 use crate::telemetry::OperatorMetrics;
+
+/// Time limit of the end of the posting of Events, which does not wait for the API server.
+const POSTING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -157,6 +162,7 @@ struct Started {
     activities: Arc<Activities>,
     events: EventStream,
     log: Option<Arc<ChangeLog>>,
+    posted: posting::Queue,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -175,7 +181,8 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     client.measure(metrics.clone());
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds)).logged_by(log.clone());
+    let (poster, posted) = posting::queue(settings.posting.clone());
+    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(operator.declaration.clone()).map_err(failed)?;
     let options = host::Options {
@@ -188,25 +195,34 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     };
     let host = Arc::new(Host::start(options).map_err(ServeError::Threads)?);
     let scripts = Arc::new(host.install(Arc::new(program)).await.map_err(failed)?);
+    if let Some(monitor) = &shared.monitor {
+        monitor.indexes_installed(name, scripts.indexes());
+    }
     let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics)));
-    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
+    let mut events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
+    if poster.posts_logs() {
+        events = events.with(Arc::new(LogPoster(poster)));
+    }
     let calls = Arc::new(HostScripts { host: Arc::clone(&host), scripts: Arc::clone(&scripts) });
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { host, scripts, client, kinds, activities, events, log })
+    Ok(Started { host, scripts, client, kinds, activities, events, log, posted })
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
 async fn run(operator: Operator, started: Started, settings: Settings, shared: Shared, stop: Stop) -> Result<(), ServeError> {
-    let Operator { name, handlers, defaults, .. } = operator;
-    let Started { host, scripts, client, kinds, activities, events, .. } = started;
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
+    let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
+    let Operator { name, defaults, .. } = operator;
+    let Started { host, scripts, client, kinds, activities, events, posted, .. } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
         logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
     }
-    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock.clone()).with_events(events).with_seed(shared.seed);
+    let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
     let declared = Declared {
         earlier,
@@ -216,9 +232,11 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
         metrics: shared.endpoints.metrics.operator(&name),
         ..declare(&name, handlers, &settings, shared.scope)
     };
+    let mut posting = Tasks::default();
+    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock, name, stop.clone()));
     let own_stop = stop.child();
-    let mut served = std::pin::pin!(Observer::new(declared, Arc::new(effects), client.clone(), kinds).run(own_stop.clone()));
-    tokio::select! {
+    let mut served = std::pin::pin!(Observer::new(declared, effects, client.clone(), kinds).run(own_stop.clone()));
+    let ended = tokio::select! {
         ended = &mut served => ended.map_err(ServeError::Discovery),
         failure = client.login_failed(), if activities.has(Moment::Login) => {
             own_stop.request("the login has failed");
@@ -226,7 +244,9 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
             let _ = served.await;
             if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
         }
-    }
+    };
+    posting.finish(POSTING_TIMEOUT).await;
+    ended
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.

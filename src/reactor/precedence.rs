@@ -38,7 +38,7 @@ impl Precedence {
     pub fn of(operators: &[Operator]) -> Self {
         let other = |operator: &Operator| Other {
             name: Arc::from(operator.name.as_str()),
-            purposes: Purposes::of_handlers(&operator.handlers),
+            purposes: Purposes::of_handlers(operator.indexes.iter().chain(&operator.handlers)),
             storages: Arc::new(operator.settings.persistence.storages.clone()),
             insights: Insights::default(),
         };

@@ -90,6 +90,11 @@ impl Queues {
         }
     }
 
+    /// Tells whether the number of workers is limited.
+    pub fn is_limited(&self) -> bool {
+        self.permits.is_some()
+    }
+
     /// Waits until another worker may run.
     pub async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let permits = Arc::clone(self.permits.as_ref()?);
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn a_mailbox_is_given_back_by_its_own_worker_only() {
         let queues = Queues::new(None);
-        let put = || queues.put("a", Event { event_kind: EventKind::Modified, raw: Arc::from("{}") });
+        let put = || queues.put("a", Event::new(EventKind::Modified, "{}"));
         let Queued::First(_, first) = put() else { panic!("the first event needs a worker") };
         queues.give_back("a", &first);
         let Queued::First(..) = put() else { panic!("after the end of its worker, the object gets another one") };
@@ -134,7 +139,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_worker_is_let_go_only_if_no_event_has_come_for_its_object() {
         let queues = Queues::new(None);
-        let put = |uid| queues.put(uid, Event { event_kind: EventKind::Modified, raw: Arc::from("{}") });
+        let put = |uid| queues.put(uid, Event::new(EventKind::Modified, "{}"));
         let Queued::First(_, mailbox) = put("a") else { panic!("the first event needs a worker") };
         assert!(matches!(put("a"), Queued::Waiting) && !queues.retire("a"));
         put("b");

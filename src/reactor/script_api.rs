@@ -8,8 +8,11 @@ use serde_json::Value;
 
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
 use crate::cluster::{self, ResourceResolver};
+use crate::engines::posting::{KubernetesEvent, Poster};
+use crate::handling::Level;
+use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Operation};
+use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 
 use super::change_log::{ChangeLog, Write};
 
@@ -18,12 +21,13 @@ pub struct ScriptApi {
     objects: ObjectClient,
     kinds: Arc<ResourceResolver>,
     log: Option<Arc<ChangeLog>>,
+    poster: Poster,
 }
 
 impl ScriptApi {
     /// Returns the bridge.
-    pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>) -> Self {
-        Self { objects, kinds, log: None }
+    pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
+        Self { objects, kinds, log: None, poster }
     }
 
     /// Returns the bridge with a log of writes.
@@ -98,6 +102,23 @@ impl Api for ScriptApi {
             }
         }
         .boxed()
+    }
+
+    fn post(&self, event: EventRequest) {
+        let EventRequest { objects, event_type, reason, message, level } = event;
+        for object in objects {
+            let reference = build_object_reference(&object);
+            let (event_type, reason, message) = (event_type.clone(), reason.clone(), message.clone());
+            self.poster.post(KubernetesEvent { reference, event_type, reason, message }, level);
+        }
+    }
+
+    fn posts_logs(&self) -> bool {
+        self.poster.posts_logs()
+    }
+
+    fn post_log(&self, object: &Value, level: Level, message: &str) {
+        self.poster.post_log(object, level, message);
     }
 }
 

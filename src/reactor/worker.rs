@@ -14,17 +14,21 @@ use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
+use crate::script::Object;
 
 use super::cycle::{self, Cycle, Served};
 use super::echo::Echo;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, RetryState};
-use crate::engines::effects::Effects;
+use crate::engines::effects::{Effects, IndexEvent};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// The panic after a call that nobody has cancelled.
+const CANCELLED: &str = "a call was cancelled, though the operator does not stop";
 
 /// Parses an object; a function pointer, so that tests can make it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
@@ -74,6 +78,8 @@ pub struct Worker<W: Effects> {
     pub read: Read,
     /// The state that must survive a panic.
     pub attempt: Attempt,
+    /// Whether the next event is indexed already.
+    pub is_indexed_ahead: bool,
 }
 
 /// The event that is being processed.
@@ -122,6 +128,54 @@ impl<W: Effects> Worker<W> {
         }
     }
 
+    /// Indexes the object of the next event, which stays queued: indexing waits neither for other objects nor for other workers.
+    ///
+    /// Errors and panics are left to the processing of the event, which repeats the failed indexing.
+    pub async fn index_ahead(&mut self) {
+        let Some(event) = self.mailbox.first().filter(|_| self.is_of_indexed_kind()) else { return };
+        if let Ok(body) = (self.read)(&event.raw, &self.served.resource) {
+            let indexed = AssertUnwindSafe(self.index(&event, &body)).catch_unwind().await;
+            self.is_indexed_ahead = matches!(indexed, Ok(Ok(())));
+        }
+        event.unblock();
+    }
+
+    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before.
+    pub async fn await_readiness(&self) -> bool {
+        let Some(readiness) = self.world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
+        tokio::select! {
+            biased;
+            () = readiness.ready() => true,
+            () = self.mailbox.rest(Duration::MAX) => false,
+        }
+    }
+
+    fn is_of_indexed_kind(&self) -> bool {
+        !self.served.handlers.indexing.is_empty()
+    }
+
+    async fn index(&self, event: &Event, body: &Body) -> Result<(), Error> {
+        let event_kind = event.event_kind;
+        if event_kind != EventKind::Deleted {
+            self.memories.notice(&self.uid, event_kind == EventKind::Listed);
+        }
+        let object = Object { resource: Arc::clone(&self.served.resource), body: body.clone(), memo: Arc::clone(&self.memo) };
+        let event = IndexEvent {
+            object: &object,
+            event_kind,
+            handlers: &self.served.handlers.indexing,
+            default_backoff: self.served.default_backoff,
+            stop: &self.stop,
+            span: &self.span,
+        };
+        let indexed = self.world.index(event).await;
+        // Its kind or namespace may have vanished during the call.
+        if !self.memories.knows(&self.uid) {
+            self.world.unindex(&self.uid);
+        }
+        indexed
+    }
+
     async fn recover(&mut self, panic: &str) {
         let delays = &self.settings.error_delays;
         let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
@@ -152,6 +206,7 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn take_up(&mut self, event: Event) {
+        let is_indexed = std::mem::take(&mut self.is_indexed_ahead) || !self.is_of_indexed_kind();
         if let Some(is_last) = self.expected.is_last_echo(&event) {
             return self.skip(&event, is_last);
         }
@@ -166,6 +221,14 @@ impl<W: Effects> Worker<W> {
         let now = self.world.clock().now();
         let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
+        let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body).await };
+        event.unblock();
+        if let Err(error) = indexed {
+            return self.fail_indexing(&body, error).await;
+        }
+        if !self.await_readiness().await {
+            return;
+        }
         let (version, echo) = self.process(event.event_kind, body).await;
         if let Some(version) = version
             && !self.settings.consistency_timeout.is_zero()
@@ -176,6 +239,19 @@ impl<W: Effects> Worker<W> {
             }
             let until = Moment::after(self.world.clock().now(), self.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
+        }
+    }
+
+    /// An object that cannot be indexed is not handled, and pauses.
+    async fn fail_indexing(&self, body: &Body, error: Error) {
+        match error {
+            Error::Cancelled if self.stop.is_requested() => {}
+            Error::Cancelled => panic!("{CANCELLED}"),
+            error => {
+                let mut retry_state = self.memories.retry_state(&self.uid);
+                self.throttle(&mut retry_state, body, &chain(&error)).await;
+                self.memories.keep_retry_state(&self.uid, retry_state);
+            }
         }
     }
 
@@ -203,6 +279,8 @@ impl<W: Effects> Worker<W> {
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let body = head.to_body(&self.served.resource);
+        self.world.unindex(&self.uid);
+        event.unblock();
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
             self.report_cycle(&body, None);
@@ -269,7 +347,7 @@ impl<W: Effects> Worker<W> {
                 }
                 Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
                 // A script thread has failed; without a panic, the event would be lost.
-                Ok(Err(Error::Cancelled)) => panic!("a call was cancelled, though the operator does not stop"),
+                Ok(Err(Error::Cancelled)) => panic!("{CANCELLED}"),
                 Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));

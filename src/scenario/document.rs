@@ -79,9 +79,11 @@ impl ReadContext<'_> {
         let declared = operators.iter().flat_map(|operators| operators.iter());
         let handlers = declared.flat_map(|operator| {
             let activities = operator.activities.iter().map(|activity| &activity.handler);
-            operator.handlers.iter().chain(activities).map(|handler| handler.id.clone())
+            operator.object_handlers().chain(activities).map(|handler| handler.id.clone())
         });
         self.handlers = handlers.collect();
+        self.indexes =
+            operators.iter().flat_map(|all| all.iter()).flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();

@@ -1,6 +1,7 @@
 //! The environment of one run: the API server, the clock, and the operators through all their starts and stops.
 
 mod faults;
+mod fresh_indexes;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ use super::model::{OPERATOR_USER, Scenario, Target};
 use super::operator_run::{self, Exit, OperatorRun};
 use super::pending::PendingCalls;
 use super::problem::Problem;
-use super::recorder::TimelineRecorder;
+use super::recorder::{RunningTasks, TimelineRecorder};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -73,6 +74,8 @@ pub(super) struct Environment {
     exit: parking_lot::Mutex<Option<Exited>>,
     /// The probes of the operators.
     endpoints: Endpoints,
+    /// Running timers and daemons of the current run.
+    running_tasks: parking_lot::Mutex<Arc<parking_lot::Mutex<RunningTasks>>>,
     /// Held while the operators are being stopped and started again.
     transition_lock: Mutex<()>,
     run_count: std::sync::atomic::AtomicU32,
@@ -110,6 +113,7 @@ impl Environment {
             run: Mutex::new(None),
             exit: parking_lot::Mutex::new(None),
             endpoints: Endpoints::default(),
+            running_tasks: parking_lot::Mutex::default(),
             transition_lock: Mutex::new(()),
             run_count,
             interpreter: OnceCell::new(),
@@ -160,6 +164,7 @@ impl Environment {
         self.record(if number == 1 { "the operator starts".to_owned() } else { format!("the operator starts again (run {number})") });
         self.invariants.run_started(number);
         let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
+        let running_tasks = self.renew_running_tasks();
         let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
@@ -191,15 +196,15 @@ impl Environment {
             let login = Box::new(transport.of_operator(index));
             let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials) };
             let process = Process { run: number, operator: index };
-            let (timeline, invariants, pending_calls) =
-                (Arc::clone(&self.timeline), Arc::clone(&self.invariants), Arc::clone(&pending_calls));
-            let events = EventStream::default().with(Arc::new(TimelineRecorder {
-                timeline,
-                invariants,
+            let recorder = TimelineRecorder {
+                timeline: Arc::clone(&self.timeline),
+                invariants: Arc::clone(&self.invariants),
                 process,
                 operator: operator.name.clone(),
-                pending_calls,
-            }));
+                pending_calls: Arc::clone(&pending_calls),
+                running_tasks: Arc::clone(&running_tasks),
+            };
+            let events = EventStream::default().with(Arc::new(recorder));
             let monitor = Arc::new(ActivityMonitor::default());
             let shared = Shared { monitor: Some(Arc::clone(&monitor)), events, ..shared.clone() };
             monitors.push(monitor);
@@ -299,6 +304,7 @@ impl Environment {
     pub(super) async fn kill(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator is killed".to_owned());
+        self.renew_running_tasks();
         run.transport.disconnect();
         run.tasks.iter().for_each(JoinHandle::abort);
         for task in run.tasks {
@@ -380,6 +386,17 @@ impl Environment {
         let _ = admin_client::patch(&self.api, &found, None, "application/merge-patch+json", &patch).await;
     }
 
+    /// Returns the differences of the operators' indexes from new indexes of the same objects.
+    pub(super) async fn stale_indexes(&self) -> Vec<String> {
+        let current = self.run.lock().await;
+        let Some(run) = current.as_ref() else { return Vec::new() };
+        let mut differences = Vec::new();
+        for (operator, indexes) in self.scenario.operators.iter().zip(run.indexes()) {
+            differences.extend(fresh_indexes::differences(&self.api, &self.scenario, operator, &indexes, &self.clock).await);
+        }
+        differences
+    }
+
     pub(super) async fn broken(&self) -> Vec<Broken> {
         self.run.lock().await.as_ref().map(OperatorRun::broken).unwrap_or_default()
     }
@@ -419,6 +436,13 @@ impl Environment {
         }
     }
 
+    /// Replaces the set of running tasks. Those of an earlier run still have the earlier set.
+    fn renew_running_tasks(&self) -> Arc<parking_lot::Mutex<RunningTasks>> {
+        let mut current = self.running_tasks.lock();
+        *current = Arc::default();
+        Arc::clone(&current)
+    }
+
     /// Records an event of the operators as a whole.
     fn record(&self, what: String) {
         self.timeline.add(Event::Operator(what));
@@ -456,8 +480,21 @@ impl Observations for Environment {
         self.subjects(subject).map(|subject| subject.name).collect()
     }
 
+    fn index(&self, name: &str) -> Result<Value, String> {
+        let run = self.run.try_lock().map_err(|_| "the operator is starting".to_owned())?;
+        let run = run.as_ref().ok_or_else(|| "the operator is stopped".to_owned())?;
+        let found = run.indexes().into_iter().find_map(|indexes| indexes.get(name).map(|index| index.to_value()));
+        found.ok_or_else(|| "the operator has no such index".to_owned())
+    }
+
     fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    fn tasks(&self, subject: &Subject) -> Result<Vec<String>, String> {
+        let running = Arc::clone(&self.running_tasks.lock());
+        let ids = running.lock().iter().filter(|(of, _)| of == subject).map(|(_, handler)| handler.clone()).collect();
+        Ok(ids)
     }
 
     fn events(&self) -> Vec<Arc<Value>> {

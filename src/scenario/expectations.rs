@@ -1,12 +1,16 @@
 //! Reads the step `expect`.
 
+use crate::kit::duration;
 use crate::manifest::Severity;
 use crate::manifest::reader::{Fields, Item};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
-use super::model::{Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, LogPattern, Logs, ObjectExpectation, Requests};
+use super::model::{
+    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
+    ObjectExpectation, Requests,
+};
 use super::pattern::{MATCHERS, Pattern};
 use super::read_context::ReadContext;
 use super::target;
@@ -17,22 +21,47 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known = ["object", "namespace", "matches", "absent", "calls", "events", "logs", "requests", "exit", "probes"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "exit", "probes"];
+    let known = [&subjects[..], &["namespace", "matches", "absent"]].concat();
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "events", "logs", "requests", "exit", "probes"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        reader.error_with(item, "nothing is expected", "add `object`, `calls`, `events`, `logs`, `requests`, `exit`, or `probes`");
+        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `exit`, or `probes`";
+        reader.error_with(item, "nothing is expected", hint);
         return None;
     }
     Some(Expectation {
         object: object_expectation(context, &fields),
         calls: fields.get("calls").and_then(|item| calls(context, &item)),
+        background: fields.get("background").map(|item| background(context, &item)).unwrap_or_default(),
         events: reader.list_of(&fields, "events").iter().filter_map(|item| events(context, item)).collect(),
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
         exit: fields.get("exit").and_then(|item| exit(context, &item)),
         probes: fields.get("probes").and_then(|item| probes(context, &item)),
+        indexes: fields.get("indexes").map(|item| indexes(context, &item)).unwrap_or_default(),
     })
+}
+
+/// Reads the contents of indexes by their names.
+fn indexes(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<IndexExpectation> {
+    let reader = context.reader;
+    let Some(entries) = item.entries() else {
+        let message = format!("`indexes` must be a mapping, not {}", item.node.noun());
+        reader.error_with(item, message, "write the contents by names: `indexes: {by_team: {web: [a, b]}}`");
+        return Vec::new();
+    };
+    let read = |(name, item): (&str, Item<'_>)| {
+        // No handlers are known if the manifests have errors.
+        if !context.handlers.is_empty() && !context.indexes.iter().any(|known| known == name) {
+            let names: Vec<&str> = context.indexes.iter().map(String::as_str).collect();
+            let hint = if names.is_empty() { "the operator has no indexes".to_owned() } else { suggestion(name, &names) };
+            reader.key_error(&item, format!("the operator has no index `{name}`"), hint);
+            return None;
+        }
+        let matches = Pattern::read(reader, &context.expressions, &item)?;
+        Some(IndexExpectation { name: name.to_owned(), spot: item.key, matches })
+    };
+    entries.into_iter().filter_map(read).collect()
 }
 
 fn object_expectation(context: &ReadContext<'_>, fields: &Fields<'_>) -> Option<ObjectExpectation> {
@@ -94,13 +123,36 @@ fn calls(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Calls> {
     Some(Calls { node: list.node.clone(), is_exact: exactly.is_some(), wanted: list_of_calls(context, list), target, handlers })
 }
 
+/// Reads the expected timers and daemons, of one object or a list.
+fn background(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<BackgroundExpectation> {
+    let items = item.items().unwrap_or_else(|| vec![item.clone()]);
+    let read = |item: &Item<'_>| {
+        let reader = context.reader;
+        let fields = reader.fields(item, "the timers and daemons", &["object", "namespace", "running"])?;
+        let target = target::read(context, &fields);
+        let running =
+            reader.required(&fields, "running", "list the ids of the timers and daemons that run: `running: [repair]`, or `[]`")?;
+        let running = reader.list(&running).iter().filter_map(|item| handler(context, item, &reader.text(item)?.value)).collect();
+        Some(BackgroundExpectation { target: target?, spot: fields.get("object")?.spot(), running })
+    };
+    items.iter().filter_map(read).collect()
+}
+
 fn list_of_calls(context: &ReadContext<'_>, item: &Item<'_>) -> Vec<Call> {
     let reader = context.reader;
     let read = |item: &Item<'_>| {
-        let text = &reader.text(item)?.value;
-        let Some((id, retry)) = text.rsplit_once('#') else { return Some(Call { handler: handler(context, item, text)?, retry: None }) };
+        let whole = &reader.text(item)?.value;
+        let (text, at) = whole.rsplit_once('@').map_or((whole.as_str(), None), |(text, at)| (text, Some(at)));
+        let Ok(at) = at.map(duration::parse).transpose() else {
+            let hint = "write the time since the start of the scenario: `repair@1m`, or `repair#0@90s`";
+            reader.error_with(item, format!("`{whole}` has no valid time"), hint);
+            return None;
+        };
+        let Some((id, retry)) = text.rsplit_once('#') else {
+            return Some(Call { handler: handler(context, item, text)?, retry: None, at });
+        };
         match retry.parse() {
-            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(context, item, id)?, retry: Some(retry) }),
+            Ok(retry) if !id.is_empty() => Some(Call { handler: handler(context, item, id)?, retry: Some(retry), at }),
             _ => {
                 reader.error_with(
                     item,

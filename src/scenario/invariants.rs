@@ -4,6 +4,7 @@
 //! The calls of an operator are compared with the state of the server, independently of the engine's own state.
 //! `compare` compares the final objects of two runs.
 
+mod background;
 mod progress;
 mod stored;
 mod tally;
@@ -25,11 +26,14 @@ use crate::object::Body;
 use crate::script::Returned;
 
 use super::timeline::Subject;
+use background::BackgroundChecks;
 use progress::{Attempt, Called, Context, Progress};
 use stored::Storage;
 use tally::Tallies;
 
+pub(super) use background::TaskEvent;
 pub(super) use progress::Process;
+pub(super) use stored::resource as resource_of;
 pub(super) use tally::{Completions, HandledCauses};
 
 /// Reported violations of a run. A defect may violate an invariant without end.
@@ -55,6 +59,7 @@ struct State {
     /// The progress of each operator with each object, by operator number and uid.
     objects: BTreeMap<(usize, String), Progress>,
     tallies: Tallies,
+    background: BackgroundChecks,
     /// Objects whose main patch was sent, while the patch of the status may still follow.
     half_written: BTreeSet<Subject>,
     lost_statuses: BTreeSet<Subject>,
@@ -64,6 +69,8 @@ struct State {
 /// A write request of an operator.
 pub(super) struct Write<'a> {
     pub process: Process,
+    /// The object before the write.
+    pub before: Option<&'a Value>,
     /// The object before or after the write.
     pub object: &'a Value,
     /// `None` for the object itself.
@@ -106,6 +113,48 @@ impl Invariants {
     pub(super) fn object_seen(&self, process: Process, body: &Body) {
         self.update(process, body, |progress, context| progress.object_seen(context, body));
         self.state.lock().half_written.remove(&Subject::of(body));
+        self.check_tasks(process, body, |checks, key| {
+            checks.object_seen(key, body);
+            None
+        });
+    }
+
+    /// Notes that the engine received the end of an object.
+    pub(super) fn object_deleted(&self, process: Process, body: &Body) {
+        self.check_tasks(process, body, |checks, key| {
+            checks.object_deleted(key, body);
+            None
+        });
+    }
+
+    /// Notes an event of a timer or daemon.
+    pub(super) fn task(&self, process: Process, body: &Body, handler: &Handler, event: TaskEvent) {
+        self.check_tasks(process, body, |checks, key| checks.task(key, body, &handler.id, event));
+    }
+
+    /// Notes the start of a call of a timer or daemon.
+    pub(super) fn task_called(&self, process: Process, body: &Body, handler: &Handler) {
+        self.check_tasks(process, body, |checks, key| checks.called(key, body, &handler.id));
+    }
+
+    /// Notes the end of a call of a timer or daemon.
+    pub(super) fn task_returned(&self, process: Process, body: &Body, handler: &Handler) {
+        self.check_tasks(process, body, |checks, key| {
+            checks.returned(key, body, &handler.id);
+            None
+        });
+    }
+
+    /// Updates the tasks of an object. Tasks of earlier runs are ignored.
+    fn check_tasks(&self, process: Process, body: &Body, check: impl FnOnce(&mut BackgroundChecks, (usize, String)) -> Option<String>) {
+        let Some(uid) = body.uid() else { return };
+        let key = (process.operator, uid.to_owned());
+        self.with(process, None, |state| {
+            if process.run == state.run {
+                let violation = check(&mut state.background, key);
+                state.violations.extend(violation);
+            }
+        });
     }
 
     pub(super) fn called(&self, process: Process, body: &Body, handler: &Handler, reason: Option<Reason>, retry: u64) {
@@ -127,6 +176,10 @@ impl Invariants {
     /// Notes the end of a cycle.
     pub(super) fn cycle_ended(&self, process: Process, body: &Body, error: Option<&str>) {
         self.update(process, body, |progress, context| progress.cycle_ended(context, error));
+        self.check_tasks(process, body, |checks, key| {
+            checks.cycle_ended(key, body, error.is_some());
+            None
+        });
         let mut state = self.state.lock();
         let subject = Subject::of(body);
         if error.is_some() && state.half_written.remove(&subject) {
@@ -150,10 +203,18 @@ impl Invariants {
 
     /// Notes that the engine received the answer to its write, or an error.
     pub(super) fn answered(&self, write: &Write<'_>, is_acknowledged: bool) {
-        if write.is_of_engine {
+        if write.is_of_engine && self.is_of_cycle(write) {
             let body = Body::from(write.object.clone());
             self.update(write.process, &body, |progress, context| progress.answered(context, write.version, is_acknowledged));
         }
+    }
+
+    /// Tells whether a cycle has sent a write. Where there are timers and daemons, only cycles write the operator's own state.
+    fn is_of_cycle(&self, write: &Write<'_>) -> bool {
+        let storage = &self.operators[write.process.operator];
+        let after = Body::from(write.object.clone());
+        storage.spawning(&after, &self.api.registry()).is_empty()
+            || write.before.is_none_or(|before| storage.own_state(&Body::from(before.clone())) != storage.own_state(&after))
     }
 
     /// Notes that no write is outstanding.
@@ -178,6 +239,13 @@ impl Invariants {
                 progress.verify(*operator, tallies, violations);
             }
             state.tallies.verify(&mut state.violations);
+            let of_tasks = state.background.verify(|(operator, uid)| {
+                let (_, _, stored) = self.api.by_uid(uid)?;
+                let body = Body::from((*stored.value).clone());
+                let handlers = self.operators[*operator].spawning(&body, &self.api.registry());
+                Some((body, handlers))
+            });
+            state.violations.extend(of_tasks);
             let mut causes = HandledCauses::new();
             for progress in state.objects.values() {
                 *causes.entry(progress.subject().clone()).or_default() += progress.causes();
@@ -213,7 +281,8 @@ impl Invariants {
         }
         if process.run > state.run {
             state.run = process.run;
-            let State { objects, tallies, half_written, lost_statuses, .. } = &mut *state;
+            let State { objects, tallies, background, half_written, lost_statuses, .. } = &mut *state;
+            background.run_ended();
             for ((operator, _), progress) in objects.iter_mut() {
                 progress.run_ended(*operator, tallies);
             }
@@ -240,7 +309,13 @@ impl Invariants {
             if !storage.serves(object, &registry) {
                 continue;
             }
-            let State { objects, tallies, violations, run, .. } = state;
+            let State { objects, tallies, background, violations, run, .. } = state;
+            let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| storage.holds(body));
+            // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
+            let waits = || before.as_ref().is_some_and(|before| storage.is_matched(before, &registry));
+            if writer == Some(operator) && object.is_deleting() && is_held(&before) && !is_held(&after) && waits() {
+                violations.extend(background.released(&(operator, uid.to_owned())));
+            }
             let progress = objects.entry((operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(object)));
             let process = Process { run: *run, operator };
             let now = self.clock.now();

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::apiserver::faults::Rule;
+use crate::handling::message::seconds;
 use crate::manifest::Operator;
 use crate::manifest::source::Source;
 use crate::manifest::tree::{Node, SourceSpan};
@@ -190,12 +191,16 @@ pub struct Expectation {
     pub object: Option<ObjectExpectation>,
     /// Calls of handlers.
     pub calls: Option<Calls>,
+    /// Running timers and daemons.
+    pub background: Vec<BackgroundExpectation>,
     /// Kubernetes events.
     pub events: Vec<Events>,
     /// Log lines.
     pub logs: Option<Logs>,
     /// Requests of the operators.
     pub requests: Vec<Requests>,
+    /// Contents of indexes.
+    pub indexes: Vec<IndexExpectation>,
     /// The last end of the operators.
     pub exit: Option<ExpectedExit>,
     /// The answer of the probes.
@@ -224,6 +229,15 @@ pub struct ExpectedProbes {
     pub message: Option<Pattern>,
 }
 
+/// The expected content of an index.
+#[derive(Debug, Clone)]
+pub struct IndexExpectation {
+    pub name: String,
+    pub spot: SourceSpan,
+    /// Pattern of its content: a mapping of keys to lists of values.
+    pub matches: Pattern,
+}
+
 /// The expected state of an object.
 #[derive(Debug, Clone)]
 pub struct ObjectExpectation {
@@ -233,6 +247,15 @@ pub struct ObjectExpectation {
     pub is_absent: bool,
     /// Pattern of its content.
     pub matches: Option<Pattern>,
+}
+
+/// The expected timers and daemons of an object.
+#[derive(Debug, Clone)]
+pub struct BackgroundExpectation {
+    pub target: Target,
+    pub spot: SourceSpan,
+    /// Ids of the handlers whose tasks run: exactly these.
+    pub running: Vec<String>,
 }
 
 /// Expected calls.
@@ -257,14 +280,17 @@ pub struct Call {
     pub handler: String,
     /// Number of earlier attempts; `None` matches any.
     pub retry: Option<u64>,
+    /// Virtual time since the start of the scenario; `None` matches any.
+    pub at: Option<Duration>,
 }
 
 impl std::fmt::Display for Call {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.retry {
-            Some(retry) => write!(formatter, "{}#{retry}", self.handler),
-            None => formatter.write_str(&self.handler),
+        formatter.write_str(&self.handler)?;
+        if let Some(retry) = self.retry {
+            write!(formatter, "#{retry}")?;
         }
+        self.at.map_or(Ok(()), |at| write!(formatter, "@{}s", seconds(at)))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::kit::errors::chain;
 use crate::reactor::ActivityMonitor;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::ServeError;
+use crate::script::Indexes;
 
 use super::pending::PendingCalls;
 use super::transport::ScenarioTransport;
@@ -30,6 +31,11 @@ impl OperatorRun {
     /// Returns the objects whose last cycles failed.
     pub(super) fn broken(&self) -> Vec<Broken> {
         self.monitors.iter().flat_map(|monitor| monitor.broken()).collect()
+    }
+
+    /// Returns the indexes of each operator; none for an operator that has not loaded its scripts.
+    pub(super) fn indexes(&self) -> Vec<Arc<Indexes>> {
+        self.monitors.iter().map(|monitor| monitor.indexes().into_values().next().unwrap_or_default()).collect()
     }
 
     /// Tells whether all operators watch, and have listed everything once.

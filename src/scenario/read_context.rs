@@ -22,6 +22,8 @@ pub(super) struct ReadContext<'r> {
     pub expressions: RefCell<Vec<Expression>>,
     /// Ids of the operators' handlers of changes, events and activities; empty if the manifests have errors.
     pub handlers: Vec<String>,
+    /// Names of the operators' indexes.
+    pub indexes: Vec<String>,
     /// Diagnostics of the operators' manifests.
     pub operator_diagnostics: Vec<Diagnostic>,
 }
@@ -30,7 +32,14 @@ impl<'r> ReadContext<'r> {
     /// Creates the context of a scenario in the reader's file.
     pub(super) fn new(reader: &'r Reader) -> Self {
         let search_paths = vec![directory_of(&reader.source.name)];
-        Self { reader, search_paths, expressions: RefCell::default(), handlers: Vec::new(), operator_diagnostics: Vec::new() }
+        Self {
+            reader,
+            search_paths,
+            expressions: RefCell::default(),
+            handlers: Vec::new(),
+            indexes: Vec::new(),
+            operator_diagnostics: Vec::new(),
+        }
     }
 
     /// Also looks for files beside a manifest, or in a directory of manifests.

@@ -1,20 +1,25 @@
 //! Records the events of the reactor in the timeline, and passes them to the invariants.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::engines::{EngineEvent, EventSink};
 use crate::handling::message::seconds;
-use crate::handling::{Handler, Outcome, Reason, Verdict};
+use crate::handling::spawning::Stage;
+use crate::handling::{Handler, On, Outcome, Reason, Verdict};
 use crate::manifest::operator::Moment;
-use crate::object::EventKind;
+use crate::object::{Body, EventKind};
 use crate::reactor::activity::shown;
 
-use super::invariants::{Invariants, Process};
+use super::invariants::{Invariants, Process, TaskEvent};
 use super::model::Call;
 use super::pending::PendingCalls;
 use super::timeline::{Event, Subject, Timeline};
+
+/// The running timers and daemons of one run: objects with ids of handlers.
+pub(super) type RunningTasks = BTreeSet<(Subject, String)>;
 
 /// Records the events of one operator during one run of it.
 pub(super) struct TimelineRecorder {
@@ -25,6 +30,8 @@ pub(super) struct TimelineRecorder {
     pub operator: String,
     /// Running and scheduled calls of this run.
     pub pending_calls: Arc<Mutex<PendingCalls>>,
+    /// Running timers and daemons of this run.
+    pub running_tasks: Arc<Mutex<RunningTasks>>,
 }
 
 impl EventSink for TimelineRecorder {
@@ -34,6 +41,7 @@ impl EventSink for TimelineRecorder {
                 let subject = Subject::of(body);
                 self.invariants.object_seen(self.process, body);
                 if event_kind == EventKind::Deleted {
+                    self.invariants.object_deleted(self.process, body);
                     self.pending_calls.lock().object_deleted(&subject);
                 }
                 let version = body.resource_version().unwrap_or("unknown").to_owned();
@@ -41,32 +49,49 @@ impl EventSink for TimelineRecorder {
             }
             EngineEvent::HandlerCalled { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
-                self.invariants.called(self.process, body, handler, reason, retry);
-                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
-                let reason = reason.map_or("a raw event", Reason::as_str);
+                if handler.on.is_spawning() {
+                    self.invariants.task_called(self.process, body, handler);
+                } else {
+                    self.invariants.called(self.process, body, handler, reason, retry);
+                }
+                // A daemon runs as long as its object exists: nobody waits for its end.
+                if handler.on != On::Daemon {
+                    self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+                }
+                let reason = match handler.on {
+                    On::Timer => "a timer",
+                    On::Daemon => "a daemon",
+                    _ => reason.map_or("a raw event", Reason::as_str),
+                };
                 self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
             }
             EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
-                self.invariants.returned(self.process, body, returned);
+                if handler.on.is_spawning() {
+                    self.invariants.task_returned(self.process, body, handler);
+                } else {
+                    self.invariants.returned(self.process, body, returned);
+                }
                 self.pending_calls.lock().ended(&subject, &handler.id);
                 for attempt in &returned.attempts {
-                    let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry) };
+                    let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry), at: None };
                     self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
                     self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: describe_outcome(&attempt.outcome) });
                 }
-                // Attempts of change handlers are judged later; the verdict of any other call is final.
+                // Attempts are judged later, except those of handlers of raw events, whose verdict is final.
                 let outcome = match (&returned.verdict, returned.is_cancelled) {
                     (_, true) => "cancelled".to_owned(),
-                    _ if reason.is_some() => return,
+                    _ if reason.is_some() || handler.on.is_spawning() => return,
                     (verdict, false) => describe_verdict(verdict),
                 };
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
             }
             EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
-                self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
-                if !outcome.is_final {
+                if !handler.on.is_spawning() {
+                    self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
+                }
+                if !outcome.is_final && handler.on != On::Daemon {
                     let at = self.timeline.elapsed().saturating_add(outcome.delay.unwrap_or_default());
                     self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
                 }
@@ -91,6 +116,9 @@ impl EventSink for TimelineRecorder {
                 let outcome = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
             }
+            EngineEvent::TaskStarted { body, handler } => self.task(body, handler, TaskEvent::Started),
+            EngineEvent::TaskStopping { body, handler, stage } => self.task(body, handler, TaskEvent::Stopping(stage)),
+            EngineEvent::TaskEnded { body, handler, is_requested } => self.task(body, handler, TaskEvent::Ended { is_requested }),
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }
@@ -102,6 +130,30 @@ impl EventSink for TimelineRecorder {
 }
 
 impl TimelineRecorder {
+    fn task(&self, body: &Body, handler: &Handler, event: TaskEvent) {
+        let subject = Subject::of(body);
+        self.invariants.task(self.process, body, handler, event);
+        let key = (subject.clone(), handler.id.clone());
+        match event {
+            TaskEvent::Started => drop(self.running_tasks.lock().insert(key)),
+            TaskEvent::Ended { .. } => {
+                self.running_tasks.lock().remove(&key);
+                self.pending_calls.lock().ended(&subject, &handler.id);
+            }
+            TaskEvent::Stopping(_) => {}
+        }
+        let what = match event {
+            TaskEvent::Started => "starts",
+            TaskEvent::Stopping(Stage::Asked) => "is asked to stop",
+            TaskEvent::Stopping(Stage::Signalled) => "has its back-off to stop",
+            TaskEvent::Stopping(Stage::Cancelled) => "is cancelled",
+            TaskEvent::Stopping(Stage::Abandoned) => "is abandoned",
+            TaskEvent::Ended { is_requested: true } => "has ended on request",
+            TaskEvent::Ended { is_requested: false } => "has ended on its own",
+        };
+        self.timeline.add(Event::Task { subject, handler: handler.id.clone(), what });
+    }
+
     /// Returns the subject of activities.
     fn operator_subject(&self) -> Subject {
         let text = str::to_owned;
@@ -119,7 +171,7 @@ fn describe_activity(activity: Moment) -> &'static str {
 }
 
 fn call(handler: &Handler, retry: u64) -> Call {
-    Call { handler: handler.id.clone(), retry: Some(retry) }
+    Call { handler: handler.id.clone(), retry: Some(retry), at: None }
 }
 
 fn arrival(event_kind: EventKind) -> &'static str {

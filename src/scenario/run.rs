@@ -83,8 +83,12 @@ async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode:
     };
     ended.duration = timeline.elapsed();
     ended.final_state = environment.final_state();
+    if mode == Mode::Disturb && ended.failures.is_empty() {
+        ended.violations = environment.stale_indexes().await;
+    }
     let InvariantReport { completions, causes, violations, lost_statuses } = environment.invariants.verdict();
-    (ended.completions, ended.causes, ended.violations, ended.lost_statuses) = (completions, causes, violations, lost_statuses);
+    ended.violations.extend(violations);
+    (ended.completions, ended.causes, ended.lost_statuses) = (completions, causes, lost_statuses);
     ended
 }
 

@@ -120,6 +120,7 @@ fn to_json(at: Duration, event: &Event) -> Option<Value> {
         Event::Ended { subject: of, call, outcome } => {
             json!({"type": "end", "object": subject(of), "call": call.to_string(), "outcome": outcome})
         }
+        Event::Task { subject: of, handler, what } => json!({"type": "task", "object": subject(of), "handler": handler, "what": what}),
         Event::Request(request) if request.is_quiet => return None,
         Event::Request(request) => json!({
             "type": "request", "request": request.to_string(), "verb": request.verb, "answer": request.answer, "diff": request.lines,

@@ -306,7 +306,14 @@ impl ScenarioTransport {
         let version = object.as_ref().or(changed).and_then(version);
         let written = after.clone().or(before.clone()).unwrap_or_default();
         let process = Process { run: self.shared.options.run, operator: self.operator };
-        let write = Write { process, object: &written, subresource: resource_path.subresource.as_deref(), is_of_engine, version };
+        let write = Write {
+            process,
+            before: before.as_ref(),
+            object: &written,
+            subresource: resource_path.subresource.as_deref(),
+            is_of_engine,
+            version,
+        };
         self.shared.options.invariants.written(&write);
         let answer = match &answered {
             Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),

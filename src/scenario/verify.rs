@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -10,10 +11,16 @@ use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
-use super::model::{Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, LogPattern, Logs, ObjectExpectation, Requests, Target};
+use super::model::{
+    BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
+    ObjectExpectation, Requests, Target,
+};
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
 use super::update::{Fix, ListItem};
+
+/// How far the time of a call may be from the expected one: requests take a few milliseconds.
+const TIME_TOLERANCE: Duration = Duration::from_millis(500);
 
 /// What expectations are verified against: the embedded server, or a real cluster.
 pub trait Observations {
@@ -26,8 +33,24 @@ pub trait Observations {
     /// Returns the timeline so far.
     fn timeline(&self) -> &Timeline;
 
+    /// Returns the ids of the running timers and daemons of an object.
+    ///
+    /// # Errors
+    /// If they are not known.
+    fn tasks(&self, _subject: &Subject) -> Result<Vec<String>, String> {
+        Err("the running timers and daemons are known in virtual time only".to_owned())
+    }
+
     /// Returns all Kubernetes events.
     fn events(&self) -> Vec<Arc<Value>>;
+
+    /// Returns the content of an index.
+    ///
+    /// # Errors
+    /// If it cannot be observed.
+    fn index(&self, _name: &str) -> Result<Value, String> {
+        Err("indexes are in the memory of the operator, and cannot be observed here".to_owned())
+    }
 
     /// Tells whether an object ever existed, as far as known.
     fn has_existed(&self, _seen: &ObservedObject, _namespace: Option<&str>) -> bool {
@@ -134,12 +157,15 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, events, logs, requests, exit, probes: _ } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes, exit, probes: _ } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
     if let Some(calls) = calls {
         found.extend(verify_calls(observations, calls));
+    }
+    for background in background {
+        found.extend(verify_background(observations, background));
     }
     for events in events {
         found.extend(verify_events(observations, events, answers));
@@ -152,6 +178,9 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     }
     if let Some(expected) = exit {
         found.extend(verify_exit(observations.exit(), expected, answers));
+    }
+    for index in indexes {
+        found.extend(verify_index(observations, index, answers));
     }
     found
 }
@@ -197,6 +226,17 @@ fn verify_probes(probed: Option<&ProbeAnswer>, expected: &ExpectedProbes, answer
     differences
 }
 
+fn verify_index(observations: &impl Observations, index: &IndexExpectation, answers: &mut Answers) -> Vec<Difference> {
+    let IndexExpectation { name, spot, matches } = index;
+    let content = match observations.index(name) {
+        Ok(content) => content,
+        Err(error) => return vec![Difference::new(*spot, format!("index {name}: {error}"))],
+    };
+    let mut mismatches = Vec::new();
+    matches.compare(Some(&content), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
+    mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch)).collect()
+}
+
 fn verify_object(observations: &impl Observations, object_expectation: &ObjectExpectation, answers: &mut Answers) -> Vec<Difference> {
     let ObjectExpectation { target, spot, is_absent, matches } = object_expectation;
     let value = match observations.object(target) {
@@ -212,16 +252,17 @@ fn verify_object(observations: &impl Observations, object_expectation: &ObjectEx
             if let Some(pattern) = matches {
                 pattern.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
             }
-            mismatches.into_iter().map(|mismatch| of_mismatch(target, mismatch)).collect()
+            mismatches.into_iter().map(|mismatch| of_mismatch(&target.to_string(), mismatch)).collect()
         }
     }
 }
 
-fn of_mismatch(target: &Target, mismatch: Mismatch) -> Difference {
+fn of_mismatch(subject: &str, mismatch: Mismatch) -> Difference {
     let Mismatch { path, spot, wanted, found, is_plain } = mismatch;
     let found_text = found.as_ref().map_or_else(|| "nothing".to_owned(), shown);
     let fix = found.filter(|_| is_plain).map(|value| Fix::Scalar { spot, value });
-    Difference::new(spot, format!("{target}: {path}: expected {wanted}, found {found_text}")).with_fix(fix)
+    let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+    Difference::new(spot, format!("{subject}: {path}expected {wanted}, found {found_text}")).with_fix(fix)
 }
 
 /// Returns a predicate for a named object. An unknown or ambiguous name matches nothing.
@@ -259,9 +300,12 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     let counts = |subject: &Subject, call: &Call| {
         about.as_ref().is_none_or(|about| about(subject)) && (handlers.is_empty() || handlers.contains(&call.handler))
     };
-    let made: Vec<Call> = observations.timeline().with(|entries| {
-        let made = entries.iter().filter_map(|(_, event)| match event {
-            Event::Called { subject, call, .. } if counts(subject, call) => Some(call.clone()),
+    let has_times = wanted.iter().any(|call| call.at.is_some());
+    let made: Vec<(Duration, Call)> = observations.timeline().with(|entries| {
+        let made = entries.iter().filter_map(|(at, event)| match event {
+            Event::Called { subject, call, .. } if counts(subject, call) => {
+                Some((*at, Call { at: has_times.then_some(*at), ..call.clone() }))
+            }
             _ => None,
         });
         made.collect()
@@ -278,9 +322,9 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     let lines: Vec<String> = steps
         .iter()
         .map(|step| match step {
-            Aligned::Both(_, found) => format!("    {}", made[*found]),
+            Aligned::Both(_, found) => format!("    {}", made[*found].1),
             Aligned::Wanted(index) => format!("  - {}", wanted[*index]),
-            Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index]),
+            Aligned::Found(index) => format!("  {} {}", if *is_exact { '+' } else { ' ' }, made[*index].1),
         })
         .collect();
     // The calls of `includes` cannot be derived from all calls.
@@ -289,16 +333,37 @@ fn verify_calls(observations: &impl Observations, calls: &Calls) -> Option<Diffe
     Some(Difference::new(node.spot, text).with_fix(fix))
 }
 
-fn listed(step: &Aligned, made: &[Call]) -> Option<ListItem> {
+fn listed(step: &Aligned, made: &[(Duration, Call)]) -> Option<ListItem> {
     match step {
         Aligned::Both(index, _) => Some(ListItem::Kept(*index)),
         Aligned::Wanted(_) => None,
-        Aligned::Found(index) => Some(ListItem::New(made[*index].to_string())),
+        Aligned::Found(index) => Some(ListItem::New(made[*index].1.to_string())),
     }
 }
 
-fn is_call(wanted: &Call, made: &Call) -> bool {
-    wanted.handler == made.handler && (wanted.retry.is_none() || wanted.retry == made.retry)
+fn is_call(wanted: &Call, (made_at, made): &(Duration, Call)) -> bool {
+    wanted.handler == made.handler
+        && (wanted.retry.is_none() || wanted.retry == made.retry)
+        && wanted.at.is_none_or(|at| at.abs_diff(*made_at) <= TIME_TOLERANCE)
+}
+
+fn verify_background(observations: &impl Observations, background: &BackgroundExpectation) -> Option<Difference> {
+    let BackgroundExpectation { target, spot, running } = background;
+    let wrong_target = check_target(observations, target, *spot, running.is_empty());
+    if wrong_target.is_some() {
+        return wrong_target;
+    }
+    let found = observations.object(target).and_then(|observed| observations.tasks(&observed.subject));
+    let list = |ids: &[String]| if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
+    match found {
+        Err(error) => Some(Difference::new(*spot, error)),
+        Ok(found) => {
+            let mut wanted = running.clone();
+            wanted.sort();
+            let text = || format!("background: {target}: expected to run: {}, found: {}", list(&wanted), list(&found));
+            (wanted != found).then(|| Difference::new(*spot, text()))
+        }
+    }
 }
 
 /// A step through two aligned lists.
@@ -312,7 +377,7 @@ enum Aligned {
 }
 
 /// Aligns two lists along their longest common subsequence.
-fn align<T>(wanted: &[T], found: &[T], is_same: impl Fn(&T, &T) -> bool) -> Vec<Aligned> {
+fn align<T, F>(wanted: &[T], found: &[F], is_same: impl Fn(&T, &F) -> bool) -> Vec<Aligned> {
     let mut lengths = vec![vec![0_usize; found.len() + 1]; wanted.len() + 1];
     for i in (0..wanted.len()).rev() {
         for j in (0..found.len()).rev() {

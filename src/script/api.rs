@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use crate::handling::Level;
 use crate::object::{Resource, Selector};
 
 /// The operations of the `k8s::` functions. All of them wait without holding a thread, and may be dropped at any time.
@@ -11,6 +12,27 @@ pub trait Api: Send + Sync {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<std::sync::Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
+    /// Queues Kubernetes Events, as far as the settings allow.
+    fn post(&self, event: EventRequest);
+    /// Tells whether log messages of scripts are posted as Events.
+    fn posts_logs(&self) -> bool;
+    /// Queues the Event of a log message about an object.
+    fn post_log(&self, object: &Value, level: Level, message: &str);
+}
+
+/// Kubernetes Events of a script: one for each object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRequest {
+    /// The objects.
+    pub objects: Vec<Value>,
+    /// `Normal`, `Warning`, or another type.
+    pub event_type: String,
+    /// The reason.
+    pub reason: String,
+    /// The message.
+    pub message: String,
+    /// The level that must be posted; `None` if only the main switch counts.
+    pub level: Option<Level>,
 }
 
 /// The credentials of the built-in logins, for login functions. Errors are texts.

@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use super::convert;
 use super::declaration::BindingKind;
+use super::index::{IndexHandle, Indexes};
 use super::logger::Logger;
 use super::memo::{Memo, Memos};
 use super::patch_handle::PatchHandle;
 use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
+use super::shared::{SharedData, SharedHandle};
 use super::subject::{Activity, Subject};
 use super::time::Time;
 use super::view::View;
@@ -103,7 +105,7 @@ fn is_any(_: BindingKind) -> bool {
 }
 
 /// All arguments, in the order of messages.
-const TABLE: [Argument; 38] = [
+const TABLE: [Argument; 39] = [
     seen("body", has_body, |offer| offer.stanza(&[])),
     seen(
         "version",
@@ -137,6 +139,7 @@ const TABLE: [Argument; 38] = [
     }),
     seen("patch", has_patch, |offer| Some(Dynamic::from(PatchHandle::new(Rc::clone(&offer.outputs.patch), offer.is_writable)))),
     seen("memo", has_memo, |offer| Some(Dynamic::from(Memo::new(Rc::clone(offer.memos), offer.subject.memo()?, offer.is_writable)))),
+    of_attempt("shared", is_any, |offer| Some(Dynamic::from(SharedHandle::new(offer.shared)))),
     seen("logger", is_any, |_| Some(Dynamic::from(Logger))),
     of_attempt("param", is_any, |offer| Some(convert::to_dynamic(offer.attempt?.param))),
     of_attempt("retry", is_attempted, |offer| Some((offer.attempt?.retry as i64).into())),
@@ -185,7 +188,7 @@ pub const VALUE: &str = "value";
 pub const VIEWS: [&str; 8] = ["body", "spec", "meta", "status", "labels", "annotations", "old", "new"];
 
 /// The arguments whose values are handles: they are references, and copying them is cheap.
-const HANDLES: [&str; 15] = [
+const HANDLES: [&str; 16] = [
     "body",
     "spec",
     "meta",
@@ -194,6 +197,7 @@ const HANDLES: [&str; 15] = [
     "annotations",
     "patch",
     "memo",
+    "shared",
     "logger",
     "old",
     "new",
@@ -259,6 +263,10 @@ pub struct Offer<'a> {
     pub outputs: &'a Outputs,
     /// The memories of objects.
     pub memos: &'a Rc<Memos>,
+    /// The indexes of the operator.
+    pub indexes: &'a Indexes,
+    /// The shared data of the operator.
+    pub shared: &'a Arc<SharedData>,
     /// Whether the patch and the memory may be written to.
     pub is_writable: bool,
     /// The attempt, which only functions see.
@@ -293,16 +301,20 @@ impl Offer<'_> {
         if name == VALUE {
             return Ok(self.candidate());
         }
-        let argument = TABLE.iter().find(|argument| argument.name == name);
-        // Names are checked when scripts are compiled. The only others are ids of indexes, which this version does not have.
-        let value = argument.and_then(|argument| (argument.value)(self));
+        // Names are checked when scripts are compiled. No index has the name of an argument.
+        let value = match TABLE.iter().find(|argument| argument.name == name) {
+            Some(argument) => (argument.value)(self),
+            None => self.indexes.get(name).map(|index| Dynamic::from(IndexHandle::new(index))),
+        };
         value.ok_or_else(|| Failure::host("unavailable", format!("`{name}` is not available here")))
     }
 
     /// Returns a map of all arguments that the subject has.
     fn everything(&self) -> Dynamic {
         let all = TABLE.iter().filter(|argument| argument.name != EVERYTHING && self.has(argument));
-        all.filter_map(|argument| Some((argument.name.into(), (argument.value)(self)?))).collect::<Map>().into()
+        let arguments = all.filter_map(|argument| Some((argument.name.into(), (argument.value)(self)?)));
+        let indexes = self.indexes.shared().map(|index| (index.name().into(), Dynamic::from(IndexHandle::new(index))));
+        arguments.chain(indexes).collect::<Map>().into()
     }
 
     fn has(&self, argument: &Argument) -> bool {

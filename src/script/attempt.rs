@@ -11,7 +11,8 @@ use super::execution::{Code, Execution, Task};
 use super::function::Ended;
 use super::script_error::Failure;
 use super::subhandlers::{self, Registry};
-use super::verdict;
+use super::subject::Subject;
+use super::{index, verdict};
 use crate::handling::{Candidate, Verdict};
 
 impl Execution {
@@ -29,6 +30,7 @@ impl Execution {
         let values = self.values(&task).map_err(Into::into);
         let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
         let verdict = match ended {
+            Ok(ended) if matches!(task.subject, Subject::Index { .. }) => self.conclude_index(ended),
             Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
             Err(error) => verdict::of_error(error, task.code.function(), self.scripts.origins(), &self.budget),
         };
@@ -43,11 +45,27 @@ impl Execution {
             subject: &task.subject,
             outputs: &self.outputs,
             memos: &environment.memos,
+            indexes: &environment.indexes,
+            shared: &environment.shared,
             is_writable: true,
             attempt: Some(Attempt { param: task.param, retry: task.retry, started: task.started, now }),
             candidate: &Candidate::Whole,
         };
         offer.values(task.code.params().iter().map(ImmutableString::as_str))
+    }
+
+    /// Keeps the entries of an index.
+    fn conclude_index(&self, ended: Ended) -> Verdict {
+        if let Some(ending) = self.budget.ending() {
+            return verdict::of_ending(ending, &self.budget, None);
+        }
+        match index::methods::entries_of(&ended.result()) {
+            Ok(entries) => {
+                self.notes.borrow_mut().entries = entries;
+                Verdict::Returned(None)
+            }
+            Err(text) => verdict::failed(text, None),
+        }
     }
 
     /// Runs the registered sub-handlers after the function has returned, unless it has run them itself.

@@ -8,6 +8,7 @@ use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
 use super::declaration::Limits;
+use super::held::Held;
 use crate::handling::message::seconds;
 use crate::kit::Stop;
 
@@ -30,6 +31,9 @@ pub(super) struct Budget {
     is_preempted: Cell<bool>,
     stack_floor: Cell<usize>,
     ending: RefCell<Option<Ending>>,
+    held: Held,
+    /// Describes what the call waits for, besides time.
+    waiting_for: RefCell<Option<Box<dyn Fn() -> String>>>,
 }
 
 /// Why a call must end. The script cannot catch it.
@@ -81,7 +85,20 @@ impl Budget {
             is_preempted: Cell::new(false),
             stack_floor: Cell::new(0),
             ending: RefCell::new(None),
+            held: Held::default(),
+            waiting_for: RefCell::new(None),
         }
+    }
+
+    /// Returns what the call holds of the operator's shared state.
+    pub(super) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Describes what the call waits for, while the guard exists: if its time ends meanwhile, the error says so.
+    pub(super) fn waiting_for(&self, describe: impl Fn() -> String + 'static) -> WaitingFor<'_> {
+        *self.waiting_for.borrow_mut() = Some(Box::new(describe));
+        WaitingFor(self)
     }
 
     /// Sets the address below which no script function may reach.
@@ -182,7 +199,9 @@ impl Budget {
 
     fn late(&self) -> Ending {
         let seconds = seconds(self.time.unwrap_or_default());
-        Ending::Overrun(overrun_text("time", &format!("{seconds} seconds")))
+        let text = overrun_text("time", &format!("{seconds} seconds"));
+        let waiting = self.waiting_for.borrow().as_ref().map(|describe| format!("; it was waiting for {}", describe()));
+        Ending::Overrun(text + &waiting.unwrap_or_default())
     }
 
     /// Waits until the call must end.
@@ -232,6 +251,15 @@ impl Budget {
             None if operations.is_multiple_of(OPERATIONS_PER_SLICE) => Tick::GiveWay,
             None => Tick::GoOn,
         }
+    }
+}
+
+/// The wait of a call for something besides time.
+pub(super) struct WaitingFor<'a>(&'a Budget);
+
+impl Drop for WaitingFor<'_> {
+    fn drop(&mut self) {
+        self.0.waiting_for.take();
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::index::IndexEntries;
 use super::subject::Subject;
 use crate::handling::{Candidate, Handler, Lifecycle, Message, Outcome, Policy, Predicate, Reason, Record, Records, Verdict};
 use crate::kit::Stop;
@@ -67,6 +68,8 @@ pub struct Returned {
     pub messages: Vec<Message>,
     /// The attempts of sub-handlers, in order.
     pub attempts: Vec<Attempted>,
+    /// The entries of an index; `None` if the function has returned nothing.
+    pub entries: Option<IndexEntries>,
     /// The warnings of a review for the user.
     pub warnings: Vec<String>,
     /// The settings after a startup activity; `None` for other calls.
@@ -90,7 +93,8 @@ impl Returned {
     /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { verdict, patch, records, subrefs, messages, attempts, warnings: Vec::new(), settings: None, is_cancelled: false }
+        let (entries, warnings, settings) = (None, Vec::new(), None);
+        Self { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled: false }
     }
 }
 

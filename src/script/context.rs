@@ -11,10 +11,12 @@ use super::api::{Api, Credentials};
 use super::budget::Budget;
 use super::declaration::Allow;
 use super::fiber;
+use super::index::Indexes;
 use super::memo::Memos;
 use super::modules::Modules;
 use super::rng::Rng;
 use super::script_error::Failure;
+use super::shared::SharedData;
 use super::subject::Subject;
 use super::transforms::Transforms;
 use crate::kit::Clock;
@@ -66,6 +68,10 @@ pub(super) struct Environment {
     pub modules: Modules,
     /// The memories of objects.
     pub memos: Rc<Memos>,
+    /// The indexes of the operator.
+    pub indexes: Arc<Indexes>,
+    /// The shared data of the operator.
+    pub shared: Arc<SharedData>,
     /// The transformations registered by scripts.
     pub transforms: Rc<Transforms>,
 }
@@ -272,6 +278,11 @@ pub(super) fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Outp
     }
     let budget = context.budget();
     budget.check()?;
+    if budget.held().is_updating() {
+        let text = "the function of `shared.update` must not wait: take a lock by `shared.lock`, then use `get` and `set`";
+        return Err(Failure::host("unavailable", text).into());
+    }
+    budget.held().release_for_wait();
     fiber::wait(async {
         tokio::select! {
             biased;
@@ -311,6 +322,8 @@ pub(super) mod testing {
             allow: Allow::default(),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
+            indexes: Arc::default(),
+            shared: Arc::default(),
             transforms: Rc::new(Transforms::new(Arc::new(drop))),
         }
     }

@@ -7,6 +7,7 @@ pub(super) use super::json::to_dynamic;
 use super::json::{self, NotJson};
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
+use super::plain::Plain;
 use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::time::Time;
@@ -41,13 +42,21 @@ fn host_value(value: &Dynamic) -> Option<Value> {
     Some(serde_json::json!({ "kind": failure.kind(), "message": failure.message, "status": failure.status, "reason": failure.reason }))
 }
 
-/// Returns the plain form of a value: views and handles are copied, so that it has no references.
+/// Returns the data of a value, which may leave its thread. Times stay times.
+///
+/// # Errors
+/// If a part of it has no JSON form.
+pub(super) fn to_data(value: &Dynamic) -> Result<Plain, NotJson> {
+    Plain::of(value, host_value)
+}
+
+/// Returns the plain form of a value: views and handles are copied, so that it has no references. Times stay times.
 ///
 /// # Errors
 /// If a part of it has no JSON form.
 pub(super) fn to_plain(value: &Dynamic) -> Result<Dynamic, NotJson> {
     if value.is_shared() || value.is_array() || value.is_map() || value.is_variant_of_host() {
-        return to_json(value).map(|value| to_dynamic(&value));
+        return to_data(value).map(|data| data.to_dynamic());
     }
     to_json(value)?;
     Ok(value.clone())

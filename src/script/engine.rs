@@ -12,7 +12,9 @@ use rhai::packages::{
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
 use super::arguments::{EVERYTHING, VIEWS};
+use super::context::Context;
 use super::declaration::Limits;
+use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
@@ -20,12 +22,14 @@ use super::receivers::Receiver;
 use super::resolver::Resolver;
 use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
+use super::shared::{LockHandle, SharedHandle};
 use super::stopped::Stopped;
 use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use super::{
-    arguments, functions, logger, memo, patch_handle, progress_hook, receivers, settings_handle, stopped, time, transforms, view, warnings,
+    arguments, functions, index, logger, memo, patch_handle, progress_hook, receivers, settings_handle, shared, stopped, time, transforms,
+    view, warnings,
 };
 
 /// The reserved words of Rhai that stay reserved: they are its own functions.
@@ -78,7 +82,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub(super) fn host_types() -> [TypeId; 10] {
+pub(super) fn host_types() -> [TypeId; 13] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -90,6 +94,9 @@ pub(super) fn host_types() -> [TypeId; 10] {
         TypeId::of::<Stopped>(),
         TypeId::of::<SettingsHandle>(),
         TypeId::of::<Warnings>(),
+        TypeId::of::<IndexHandle>(),
+        TypeId::of::<SharedHandle>(),
+        TypeId::of::<LockHandle>(),
     ]
 }
 
@@ -183,13 +190,23 @@ fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '
     }
     if let Some(written) = written {
         let found = receivers::resolve(written, name, &mut context).or_else(|| constant(written, &mut context));
+        let found = found.or_else(|| index_named(written, &context));
         return Ok(Some(found.map(newest).unwrap_or_default()));
     }
     match in_scope(context.scope(), name, index) {
-        Some(value) if value.is_shared() => shared(name, value).map(Some),
+        Some(value) if value.is_shared() => captured(name, value).map(Some),
+        // An index has any name.
+        Some(value) if value.is::<IndexHandle>() => Ok(Some(value.clone())),
         Some(value) => Ok((arguments::is_handle(name) && is_handle(value)).then(|| newest(value.clone()))),
-        None => Ok(constant(name, &mut context)),
+        None => Ok(constant(name, &mut context).or_else(|| index_named(name, &context))),
     }
+}
+
+/// Returns an index of the call. Closures do not capture a variable with the name of a function of the file, such as that of its index
+/// function.
+fn index_named(name: &str, context: &EvalContext<'_, '_, '_, '_, '_, '_>) -> Option<Dynamic> {
+    let call = context.tag().read_lock::<Context>()?;
+    call.environment().indexes.get(name).map(|index| Dynamic::from(IndexHandle::new(index)))
 }
 
 /// The interpreter counts variables from the newest one; without an index, the variable is found by name.
@@ -205,7 +222,7 @@ fn constant(name: &str, context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) -> Op
     constants.borrow().get(name).cloned()
 }
 
-fn shared(name: &str, value: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
+fn captured(name: &str, value: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let mut value = value.clone();
     if value.is_locked() {
         return Err(receivers::in_use(name));
@@ -235,7 +252,7 @@ fn refresh(context: &mut EvalContext<'_, '_, '_, '_, '_, '_>) {
 fn is_handle(value: &Dynamic) -> bool {
     let is_view = || value.is::<View>() || value.is::<PatchHandle>() || value.is::<Memo>();
     let is_other = || value.is::<Logger>() || value.is::<Stopped>() || value.is::<Warnings>() || value.is::<SettingsHandle>();
-    !value.is_shared() && (is_view() || is_other())
+    !value.is_shared() && (is_view() || is_other() || value.is::<SharedHandle>())
 }
 
 fn set_limits(engine: &mut Engine, sizes: Sizes) {
@@ -261,6 +278,8 @@ fn register_host(engine: &mut Engine) {
     patch_handle::methods::register(engine);
     transforms::methods::register(engine);
     memo::methods::register(engine);
+    index::methods::register(engine);
+    shared::methods::register(engine);
     logger::register(engine);
     stopped::methods::register(engine);
     warnings::register(engine);

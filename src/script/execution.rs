@@ -14,6 +14,7 @@ use super::budget::Budget;
 use super::call::{Attempted, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
+use super::index::IndexEntries;
 use super::logger;
 use super::scripts::Scripts;
 use super::subject::Subject;
@@ -50,6 +51,8 @@ pub(super) struct Notes {
     pub messages: Vec<Message>,
     /// The attempts, in order.
     pub attempts: Vec<Attempted>,
+    /// The entries of an index; `None` if the function has returned nothing.
+    pub entries: Option<IndexEntries>,
 }
 
 /// The code of a handler, or of a sub-handler.
@@ -114,8 +117,10 @@ impl Execution {
     }
 
     /// Logs a line about a sub-handler, and keeps it for the report.
-    pub(super) fn log_message(&self, message: Message) {
-        logger::write(&self.span, message.level, &message.to_string());
+    pub(super) fn log_message(&self, subject: &Subject, message: Message) {
+        let text = message.to_string();
+        logger::write(&self.span, message.level, &text);
+        logger::post(&self.scripts.environment, subject, message.level, &text);
         self.notes.borrow_mut().messages.push(message);
     }
 }

@@ -5,6 +5,7 @@
 mod adopting;
 mod environment;
 mod errors;
+mod events;
 mod k8s;
 mod login;
 pub(super) mod moments;

@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -10,12 +11,14 @@ use tokio::task::{LocalSet, spawn_local};
 
 use super::api::{Api, Credentials};
 use super::call::{Call, Evaluation, Returned};
+use super::index::Indexes;
 use super::problem::Problem;
 use super::program::Program;
 use super::subject::Subject;
 pub use super::thread::MemoryCounts;
 use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
 use super::verdict::failed;
+use crate::handling::{Candidate, Predicate};
 use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
 use crate::object::Patch;
@@ -85,6 +88,7 @@ struct Worker {
 pub struct Installed {
     generation: u64,
     program: Arc<Program>,
+    indexes: Arc<Indexes>,
     threads: Vec<mpsc::WeakUnboundedSender<Job>>,
 }
 
@@ -92,6 +96,11 @@ impl Installed {
     /// Returns the installed program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    /// Returns the indexes, which the scripts read.
+    pub fn indexes(&self) -> &Arc<Indexes> {
+        &self.indexes
     }
 }
 
@@ -115,7 +124,7 @@ impl Host {
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, credentials, max_fibers } = options;
-        let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default() };
+        let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default(), shared: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
@@ -130,10 +139,12 @@ impl Host {
     pub async fn install(&self, program: Arc<Program>) -> Result<Installed, Vec<Problem>> {
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let threads: Vec<_> = self.threads.iter().map(|worker| worker.jobs.downgrade()).collect();
-        let installed = Installed { generation, program: Arc::clone(&program), threads };
+        let indexes = Arc::new(Indexes::new(&program.declaration.indexes));
+        let installed = Installed { generation, program: Arc::clone(&program), indexes: Arc::clone(&indexes), threads };
         for worker in &self.threads {
             let (reply, answer) = oneshot::channel();
-            let job = Job::Install { generation, program: Arc::clone(&program), reply };
+            let (program, indexes) = (Arc::clone(&program), Arc::clone(&indexes));
+            let job = Job::Install { generation, program, indexes, reply };
             worker.jobs.send(job).map_err(|_| gone())?;
             answer.await.map_err(|_| gone())??;
         }
@@ -163,12 +174,31 @@ impl Host {
     /// # Errors
     /// The text of the expression's failure, with its position.
     pub async fn evaluate(&self, installed: &Installed, subject: &Subject, evaluation: Evaluation) -> Result<bool, String> {
+        self.send_evaluation(installed, subject, evaluation, Job::Evaluate).await
+    }
+
+    /// Evaluates an expression of a delay: seconds, or a duration as text.
+    ///
+    /// # Errors
+    /// The text of the expression's failure, with its position, also if its value is no duration.
+    pub async fn evaluate_delay(&self, installed: &Installed, subject: &Subject, delay: Predicate) -> Result<Duration, String> {
+        let evaluation = Evaluation { predicate: delay, candidate: Candidate::Whole };
+        self.send_evaluation(installed, subject, evaluation, Job::EvaluateDelay).await
+    }
+
+    async fn send_evaluation<T>(
+        &self,
+        installed: &Installed,
+        subject: &Subject,
+        evaluation: Evaluation,
+        job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
+    ) -> Result<T, String> {
         let permit = Arc::clone(&self.fibers).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };
         let gone = || "the script thread has ended".to_owned();
-        self.thread_of(&subject.turn()).send(Job::Evaluate(Box::new(job))).map_err(|_| gone())?;
+        self.thread_of(&subject.turn()).send(job_of(Box::new(job))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 

@@ -5,7 +5,7 @@ use rhai::{Array, Dynamic, FnPtr, Map};
 use serde_json::{Number, Value};
 
 /// Limit of nesting levels. Each takes native stack, also when the value is dropped or compared.
-const MAX_NESTING: usize = 200;
+pub(super) const MAX_NESTING: usize = 200;
 
 /// Returns the JSON form of a value of a host's type, if it has one.
 pub(super) type Host = fn(&Dynamic) -> Option<Value>;
@@ -41,7 +41,7 @@ impl NotJson {
         Self { what: what.into(), path: Vec::new() }
     }
 
-    fn below(mut self, key: impl Into<String>) -> Self {
+    pub(super) fn below(mut self, key: impl Into<String>) -> Self {
         self.path.insert(0, key.into());
         self
     }

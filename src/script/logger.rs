@@ -2,8 +2,9 @@
 
 use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
-use super::context::Context;
+use super::context::{Context, Environment};
 use super::convert;
+use super::subject::Subject;
 use crate::handling::Level;
 
 /// The target of log lines about objects.
@@ -41,10 +42,27 @@ pub(super) fn register(engine: &mut Engine) {
 fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(), Box<EvalAltResult>> {
     let context = Context::of(native)?;
     context.acts(native.fn_name())?;
+    let Some(level) = level_in(&context, level) else { return Ok(()) };
     let text = convert::shown(text);
     context.budget().count_output(text.len())?;
     write(context.span(), level, &text);
+    if let Some(subject) = context.subject() {
+        post(context.environment(), subject, level, &text);
+    }
     Ok(())
+}
+
+/// Posts a log message about the handled object as an Event, if the settings say so: in the same functions as kopf.
+pub(super) fn post(environment: &Environment, subject: &Subject, level: Level, text: &str) {
+    let Some(api) = environment.api.as_ref().filter(|api| api.posts_logs()) else { return };
+    if let Some(body) = subject.body().filter(|_| subject.posts_logs()) {
+        api.post_log(body, level, text);
+    }
+}
+
+/// Index functions run for every event: they log less than other functions.
+fn level_in(context: &Context, level: Level) -> Option<Level> {
+    if matches!(context.subject(), Some(Subject::Index { .. })) { level.terse() } else { Some(level) }
 }
 
 /// Logs a line about an object.

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rhai::{Dynamic, Map};
 
-use super::json;
+use super::plain::Plain;
 
 pub(super) mod methods;
 
 /// The key of the operator's own memory; objects' memories begin as copies of it.
 pub(super) const OPERATOR: &str = "";
 
-/// The operator's memory, shared by all script threads, in JSON.
-pub(super) type Shared = Arc<RwLock<Arc<serde_json::Value>>>;
+/// The operator's memory, shared by all script threads.
+pub(super) type Shared = Arc<RwLock<Plain>>;
 
 /// The memories of the objects of one script thread. An object that never writes to its memory has none.
 pub struct Memos {
@@ -45,7 +45,7 @@ impl Memos {
     }
 
     fn fresh(&self) -> Map {
-        json::to_dynamic(&self.operator.read().clone()).try_cast().unwrap_or_default()
+        self.operator.read().clone().to_dynamic().try_cast().unwrap_or_default()
     }
 
     fn read<T>(&self, name: &str, look: impl FnOnce(&Map) -> T) -> T {
@@ -60,9 +60,9 @@ impl Memos {
         let map = table.entry(Arc::clone(name)).or_insert_with(|| self.fresh());
         let result = change(map);
         if &**name == OPERATOR
-            && let Ok(json) = json::to_json(&Dynamic::from(map.clone()), |_| None)
+            && let Ok(data) = Plain::of(&Dynamic::from(map.clone()), |_| None)
         {
-            *self.operator.write() = Arc::new(json);
+            *self.operator.write() = data;
         }
         result
     }

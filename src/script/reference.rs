@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::declaration::Limits;
 use super::engine::{self, Sizes};
+use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
+use super::shared::{LockHandle, SharedHandle};
 use super::stopped::Stopped;
 use super::view::View;
 use super::warnings::Warnings;
@@ -24,13 +26,16 @@ pub struct Reference {
 
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 6] = [
+    let receivers: [(TypeId, &'static str); 9] = [
         (TypeId::of::<View>(), "object"),
         (TypeId::of::<PatchHandle>(), "patch"),
         (TypeId::of::<Memo>(), "memo"),
         (TypeId::of::<Logger>(), "logger"),
         (TypeId::of::<Stopped>(), "stopped"),
         (TypeId::of::<Warnings>(), "warnings"),
+        (TypeId::of::<IndexHandle>(), "index"),
+        (TypeId::of::<SharedHandle>(), "shared"),
+        (TypeId::of::<LockHandle>(), "lock"),
     ];
     let engine = engine::build(Sizes::of(&Limits::default()));
     let all = engine.collect_fn_metadata(

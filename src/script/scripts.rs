@@ -116,7 +116,8 @@ impl Scripts {
         if let Some(function) = self.conditions.borrow().get(&key) {
             return Ok(Rc::clone(function));
         }
-        let params = mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value));
+        let indexes = self.program.declaration.indexes.iter().map(String::as_str);
+        let params = mentioned(text, arguments::known_in_expression(BindingKind::Change, has_value).into_iter().chain(indexes));
         let ast = compile::compile_expression(engine, &scope_of(&params), text).map_err(|error| error.err_type().to_string())?;
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
@@ -154,6 +155,8 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             allow,
             modules,
             memos: Rc::new(Memos::new(Arc::default())),
+            indexes: Arc::default(),
+            shared: Arc::default(),
             transforms: Rc::new(Transforms::new(Arc::new(drop))),
         };
         Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())

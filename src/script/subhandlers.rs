@@ -78,9 +78,9 @@ impl Registry {
 impl Subhandlers for RefCell<Registry> {
     fn register(&self, native: &NativeCallContext<'_>, id: &str, options: Map, function: &FnPtr) -> Result<(), Box<EvalAltResult>> {
         let global = native.global_runtime_state();
-        let closure = handed_over(function, global, arguments::known(BindingKind::Change), "the sub-handler")?;
         let conditions = self.borrow().conditions.clone();
         let execution = Rc::clone(&self.borrow().execution);
+        let closure = handed_over(function, global, &known(&execution, arguments::known(BindingKind::Change)), "the sub-handler")?;
         let written = Written { options, conditions, compile: &mut |value, has_value| condition(&execution, value, has_value, global) };
         let options = written.read()?;
         self.borrow_mut().register(id, options, Code::Closure(closure))?;
@@ -102,8 +102,13 @@ fn is_id(id: &str) -> bool {
     id.starts_with(is_edge) && id.ends_with(is_edge) && id.chars().all(|c| is_edge(c) || "_./<>-".contains(c))
 }
 
+/// Returns the names of arguments with those of the indexes.
+fn known<'a>(execution: &'a Execution, arguments: Vec<&'static str>) -> Vec<&'a str> {
+    arguments.into_iter().chain(execution.scripts.program.declaration.indexes.iter().map(String::as_str)).collect()
+}
+
 /// Returns a function passed by a script, if all its parameters have values.
-fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static str>, what: &str) -> Result<Closure, Failure> {
+fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: &[&str], what: &str) -> Result<Closure, Failure> {
     let closure = Closure::of(pointer, global).map_err(Failure::argument)?;
     match closure.params().iter().find(|param| !known.contains(&param.as_str())) {
         Some(param) => Err(Failure::argument(format!("unknown parameter `{param}` of {what}; there are {}", known.join(", ")))),
@@ -114,8 +119,8 @@ fn handed_over(pointer: &FnPtr, global: &GlobalRuntimeState, known: Vec<&'static
 /// Returns a filter of a script: an expression as text, or a closure.
 fn condition(execution: &Execution, value: &Dynamic, has_value: bool, global: &GlobalRuntimeState) -> Result<Condition, Failure> {
     if let Some(pointer) = value.read_lock::<FnPtr>() {
-        let known = arguments::known_in_expression(BindingKind::Change, has_value);
-        return handed_over(&pointer, global, known, "the filter").map(Condition::Closure);
+        let known = known(execution, arguments::known_in_expression(BindingKind::Change, has_value));
+        return handed_over(&pointer, global, &known, "the filter").map(Condition::Closure);
     }
     let Some(text) = value.read_lock::<ImmutableString>() else {
         return Err(Failure::argument("`when` is an expression in a text, or a closure"));
@@ -192,19 +197,19 @@ impl Running {
         let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.execution.scripts.environment.clock;
         let record = pass.record(&handler.id).expect("what is run has a record");
-        self.execution.log_message(attempt::announce(handler));
+        self.execution.log_message(&self.subject, attempt::announce(handler));
         if let Some((outcome, message)) = attempt::check_limits(handler, record, clock.now()) {
-            self.execution.log_message(message);
+            self.execution.log_message(&self.subject, message);
             return Ok(outcome);
         }
         let (verdict, subrefs) = self.call(handler, record.retries, record.started.at);
         if self.execution.budget.ending() == Some(Ending::Cancelled) {
-            self.execution.log_message(Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
+            self.execution.log_message(&self.subject, Message::warning(format!("{} is cancelled. Will escalate.", handler.title())));
             return Err(self.execution.budget.end(Ending::Cancelled));
         }
         let (mut outcome, message) = attempt::judge(handler, record, verdict, clock.now(), subhandling.default_backoff);
         outcome.subrefs = subrefs;
-        self.execution.log_message(message);
+        self.execution.log_message(&self.subject, message);
         let attempted = Attempted { id: handler.id.clone(), retry: record.retries, outcome: outcome.clone() };
         self.execution.notes.borrow_mut().attempts.push(attempted);
         Ok(outcome)
@@ -248,6 +253,8 @@ impl Running {
             subject: &self.subject,
             outputs: &self.execution.outputs,
             memos: &self.execution.scripts.environment.memos,
+            indexes: &self.execution.scripts.environment.indexes,
+            shared: &self.execution.scripts.environment.shared,
             is_writable: false,
             attempt: None,
             candidate: &question.candidate,

@@ -222,6 +222,11 @@ impl Subject {
         }
     }
 
+    /// Tells whether log messages about the object may be posted as Events: not those of raw events, indexes, and admission requests.
+    pub fn posts_logs(&self) -> bool {
+        matches!(self, Self::Change { .. } | Self::Background { .. } | Self::Reconcile { .. })
+    }
+
     /// Returns the reason of a change.
     pub fn reason(&self) -> Option<Reason> {
         if let Self::Change { reason, .. } = self { Some(*reason) } else { None }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use rhai::ImmutableString;
+use rhai::{Dynamic, ImmutableString};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::spawn_local;
 
@@ -21,15 +21,18 @@ use super::declaration::{BindingKind, Limits};
 use super::engine::{self, Sizes};
 use super::execution::{Code, Execution, Notes, Task};
 use super::fiber::Fiber;
+use super::index::Indexes;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
 use super::problem::Problem;
 use super::program::Program;
 use super::rng::Rng;
+use super::script_error::Failure;
 use super::scripts::Scripts;
+use super::shared::SharedData;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
-use super::{subhandlers, trace, verdict};
+use super::{subhandlers, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
 use crate::object::Patch;
@@ -45,6 +48,8 @@ pub(super) enum Job {
         generation: u64,
         /// The scripts.
         program: Arc<Program>,
+        /// Their indexes.
+        indexes: Arc<Indexes>,
         /// The receiver of the answer.
         reply: oneshot::Sender<Result<(), Vec<Problem>>>,
     },
@@ -52,8 +57,10 @@ pub(super) enum Job {
     Uninstall(u64),
     /// Call a function.
     Call(Box<CallJob>),
-    /// Evaluate an expression.
-    Evaluate(Box<EvaluateJob>),
+    /// Evaluate an expression of a filter.
+    Evaluate(Box<EvaluateJob<bool>>),
+    /// Evaluate an expression of a delay.
+    EvaluateDelay(Box<EvaluateJob<Duration>>),
     /// Drop the memory of an object.
     Forget(Arc<str>),
     /// Apply or drop a transformation of a body.
@@ -97,7 +104,7 @@ pub(super) struct CallJob {
 }
 
 /// An expression, and the receiver of its value.
-pub(super) struct EvaluateJob {
+pub(super) struct EvaluateJob<T> {
     /// The generation.
     pub generation: u64,
     /// The subject of the expression.
@@ -105,7 +112,7 @@ pub(super) struct EvaluateJob {
     /// The expression and its value.
     pub evaluation: Evaluation,
     /// The receiver of the answer.
-    pub reply: oneshot::Sender<Result<bool, String>>,
+    pub reply: oneshot::Sender<Result<T, String>>,
     /// The permit for a fiber.
     pub permit: OwnedSemaphorePermit,
 }
@@ -123,6 +130,8 @@ pub(super) struct ThreadSettings {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// The operator's memory.
     pub memory: memo::Shared,
+    /// The operator's shared data.
+    pub shared: Arc<SharedData>,
 }
 
 /// A script thread.
@@ -165,9 +174,12 @@ impl Thread {
         let thread = Rc::clone(self);
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
-            Job::Evaluate(job) => spawn("evaluation of an expression", async move { thread.evaluate(*job).await }),
-            Job::Install { generation, program, reply } => spawn("compilation of scripts", async move {
-                let installed = thread.install(generation, program).await;
+            Job::Evaluate(job) => {
+                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(subhandlers::is_true(value))).await });
+            }
+            Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
+            Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
+                let installed = thread.install(generation, program, indexes).await;
                 // The receiver may be gone.
                 let _ = reply.send(installed);
             }),
@@ -193,14 +205,14 @@ impl Thread {
         }
     }
 
-    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>) -> Result<(), Vec<Problem>> {
+    async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>, indexes: Arc<Indexes>) -> Result<(), Vec<Problem>> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
-        let ThreadSettings { clock, seed, api, credentials, .. } = self.settings.clone();
+        let ThreadSettings { clock, seed, api, credentials, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, rng, api, credentials, root, allow, modules, memos, transforms };
+        let environment = |modules| Environment { clock, rng, api, credentials, root, allow, modules, memos, indexes, shared, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())
@@ -239,6 +251,7 @@ impl Thread {
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
         let budget = Budget::new(&binding.limits, stop);
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
+        let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
         let temporary_memo = subject.temporary_memo().map(|name| TemporaryMemo { memos: Rc::clone(&self.memos), name: name.to_owned() });
         let is_startup = matches!(subject, Subject::Activity { activity: Activity::Startup, .. });
@@ -268,27 +281,33 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts } = execution.notes.take();
+        let Notes { records, mut subrefs, messages, attempts, entries } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
         let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
         let settings = is_startup.then(|| execution.outputs.settings.take());
-        Returned { verdict, patch, records, subrefs, messages, attempts, warnings, settings, is_cancelled }
+        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled }
     }
 
-    async fn evaluate(self: Rc<Self>, job: EvaluateJob) {
+    async fn evaluate<T: 'static>(self: Rc<Self>, job: EvaluateJob<T>, read: fn(&Dynamic) -> Result<T, Failure>) {
         let EvaluateJob { generation, subject, evaluation, mut reply, permit } = job;
-        let held = tokio::select! {
+        let value = tokio::select! {
             biased;
             () = reply.closed() => return,
-            held = self.run_expression(generation, subject, evaluation) => held,
+            value = self.run_expression(generation, subject, evaluation, read) => value,
         };
         drop(permit);
-        let _ = reply.send(held);
+        let _ = reply.send(value);
     }
 
-    async fn run_expression(&self, generation: u64, subject: Subject, evaluation: Evaluation) -> Result<bool, String> {
+    async fn run_expression<T: 'static>(
+        &self,
+        generation: u64,
+        subject: Subject,
+        evaluation: Evaluation,
+        read: fn(&Dynamic) -> Result<T, Failure>,
+    ) -> Result<T, String> {
         let scripts = self.generation(generation).ok_or_else(|| "the scripts of the operator are not there any more".to_owned())?;
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
@@ -301,10 +320,13 @@ impl Thread {
             let environment = Rc::clone(&scripts.environment);
             let context = super::context::Context::new(environment, context_budget, Mode::Expression);
             let context = context.about(subject.clone(), tracing::Span::current());
+            let environment = Rc::clone(&scripts.environment);
             let offer = Offer {
                 subject: &subject,
                 outputs: &Outputs::of(&subject, Patch::default()),
                 memos: &memos,
+                indexes: &environment.indexes,
+                shared: &environment.shared,
                 is_writable: false,
                 attempt: None,
                 candidate: &evaluation.candidate,
@@ -315,7 +337,7 @@ impl Thread {
                 let report = trace::describe(error, &function.title, function.global.source().unwrap_or_default(), scripts.origins());
                 format!("{}\n{}", report.text, report.trace)
             };
-            ended.map(|ended| subhandlers::is_true(&ended.value())).map_err(explained)
+            ended.and_then(|ended| Ok(read(&ended.value())?)).map_err(explained)
         };
         let fiber = Fiber::new(budget, run).map_err(|error| format!("no memory for an expression: {error}"))?;
         fiber.await.unwrap_or_else(|panic| Err(format!("the interpreter failed: {}", panic_text(&*panic))))
@@ -329,6 +351,15 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
             report_panic(name, &panic_text(&*panic));
         }
     }));
+}
+
+/// Releases the shared state that a call holds, however it ends.
+struct EndOfCall(Rc<Budget>);
+
+impl Drop for EndOfCall {
+    fn drop(&mut self) {
+        self.0.held().release();
+    }
 }
 
 /// Forgets a memo at the end of its call, however that ends.

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
-use kopfd::engines::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::{
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts,
+};
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 use serde_json::{Value, json};
 
 use crate::world::scripted::ScriptedWorld;
@@ -112,21 +114,20 @@ impl Patcher for Panicking {
 }
 
 impl Background for Panicking {
-    fn update_background<'a>(
-        &'a self,
-        object: &'a Object,
-        event_kind: EventKind,
-        is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+    fn update_background<'a>(&'a self, event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         point("update_background");
-        self.world.update_background(object, event_kind, is_reset)
+        self.world.update_background(event)
     }
 }
 
 impl Indexing for Panicking {
-    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
         point("index");
-        self.world.index(object, event_kind)
+        self.world.index(event)
+    }
+
+    fn unindex(&self, _uid: &str) {
+        point("unindex");
     }
 }
 
@@ -155,10 +156,14 @@ impl EventSink for PanickingSink {
     fn accept(&self, event: &EngineEvent<'_>) {
         point(match event {
             EngineEvent::Message(_) => "message",
+            EngineEvent::HandlingReported { .. } => "reported",
             EngineEvent::ObjectSeen { .. } => "seen",
             EngineEvent::HandlerCalled { .. } => "called",
             EngineEvent::HandlerReturned { .. } => "returned",
             EngineEvent::AttemptJudged { .. } => "judged",
+            EngineEvent::TaskStarted { .. } => "started",
+            EngineEvent::TaskStopping { .. } => "stopping",
+            EngineEvent::TaskEnded { .. } => "over",
             EngineEvent::CycleDecided { .. } => "decided",
             EngineEvent::PatchPrepared { .. } => "prepared",
             EngineEvent::PatchSent { .. } => "sent",
@@ -231,7 +236,7 @@ async fn run(panics: Panics, heals_after: Duration) -> Run {
         let mut sink = KindSink::new(Arc::clone(&kind));
         sink.listed().await;
         loop {
-            let Event { event_kind, raw } = server.next_event().await;
+            let Event { event_kind, raw, .. } = server.next_event().await;
             let head = PartialMetadata::of(&raw).expect("the server sends objects");
             sink.seen(Seen { event_kind, head: &head, text: &raw, resource: &scene.served.resource }).await;
         }

@@ -1,7 +1,6 @@
 //! The cause of one event, and the facts of its cycle.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::handling::filter::View;
@@ -38,7 +37,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     if memory.fully_handled_once {
         scene.memories.mark_handled(uid);
     }
-    scene.mailbox.put(Event { event_kind, raw: Arc::from(body.to_string()) });
+    scene.mailbox.put(Event::new(event_kind, body.to_string()));
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
     same_cycle(&expected["cycle"], &scene, uid, (event_kind == EventKind::Deleted).then_some(memory))
 }

@@ -1,6 +1,5 @@
 //! One cycle of an object with stored progress: which handlers run, which records are stored and purged, and the delay.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::handling::Moment;
@@ -31,7 +30,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     let object = object(&input, reason);
     let scene = Scene::of(&input, object.clone()).map_err(|contradiction| contradiction.to_string())?;
     let event_kind = if input["listed"] == true || reason == "resume" { EventKind::Listed } else { EventKind::Modified };
-    scene.mailbox.put(Event { event_kind, raw: Arc::from(object.to_string()) });
+    scene.mailbox.put(Event::new(event_kind, object.to_string()));
     // The cycle itself takes no time; the sleep after it is not checked.
     let _ = tokio::time::timeout(Duration::from_millis(1), scene.worker().run()).await;
     compare(expected, &scene)

@@ -72,6 +72,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("json_patch", &["cluster"]),
     ("serde_saphyr", &["manifest"]),
     ("jsonpath_rust", &["object"]),
+    ("imbl", &["handling"]),
     ("blake2", &["persistence"]),
     ("clap", &["cli"]),
     ("annotate_snippets", &["cli"]),

@@ -4,6 +4,7 @@
 mod arguments;
 mod closures;
 mod endings;
+mod indexes;
 mod subhandlers;
 mod subjects;
 mod values;

@@ -14,8 +14,12 @@ use serde_json::{Value, json};
 use super::world::{Operator, START, World, in_virtual_time, object};
 
 /// The arguments that are handles without a JSON form: calling them shows that they exist.
-const HANDLES: [(&str, &str); 3] =
-    [("logger", "{ logger.info(\"x\"); true }"), ("stopped", "stopped.is_set()"), ("warnings", "warnings.len()")];
+const HANDLES: [(&str, &str); 4] = [
+    ("shared", "shared.get(\"x\")"),
+    ("logger", "{ logger.info(\"x\"); true }"),
+    ("stopped", "stopped.is_set()"),
+    ("warnings", "warnings.len()"),
+];
 
 fn request(operation: &str) -> Arc<ReviewRequest> {
     Arc::new(ReviewRequest {
@@ -81,7 +85,7 @@ fn expected(kind: BindingKind, name: &str) -> Value {
         "runtime" => json!(0.0),
         "reason" => json!("create"),
         "old" if is_review => json!({"spec": {"size": 1}}),
-        "old" => json!(null),
+        "old" | "shared" => json!(null),
         "new" if is_review => whole,
         "new" => json!({"spec": whole["spec"]}),
         "diff" if is_review => json!("change"),
@@ -117,7 +121,11 @@ fn look(name: &str) -> String {
     }
 }
 
+/// Returns the result; an index function's is an entry without a key.
 fn result(returned: Returned) -> Value {
+    if let Some(entries) = returned.entries {
+        return entries[0].1.to_value();
+    }
     match returned.verdict {
         Verdict::Returned(result) => result.unwrap_or_default(),
         other => panic!("{other:?}"),

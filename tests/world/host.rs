@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use kopfd::handling::Level;
 use kopfd::kit::Clock;
 use kopfd::kit::source::SourcePosition;
 use kopfd::object::{Resource, Selector};
-use kopfd::script::api::{Api, ApiError, ApiRequest, Operation};
+use kopfd::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Installed, Limits, Options, Program, Returned, Threads};
 use serde_json::{Value, json};
 
@@ -147,4 +148,14 @@ impl Api for StepApi {
         let step = self.0.call(target, spec, started);
         Box::pin(std::future::ready(Ok(json!({"step": step}))))
     }
+
+    fn post(&self, _event: EventRequest) {
+        panic!("the scripts of vectors post no Events");
+    }
+
+    fn posts_logs(&self) -> bool {
+        false
+    }
+
+    fn post_log(&self, _object: &Value, _level: Level, _message: &str) {}
 }

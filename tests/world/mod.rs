@@ -3,7 +3,6 @@
 
 pub(crate) mod api_server;
 pub(crate) mod callbacks;
-pub(crate) mod daemons;
 pub(crate) mod declare;
 pub(crate) mod embedded;
 pub(crate) mod host;

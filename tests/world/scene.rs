@@ -72,7 +72,7 @@ impl Scene {
             error_delays: delays.unwrap_or(defaults.error_delays),
         };
         Ok(Self {
-            world: Arc::new(ScriptedWorld::new(declared, server, timeline)),
+            world: ScriptedWorld::new(declared, server, timeline),
             served: Arc::new(served),
             memories: Arc::default(),
             mailbox: Arc::default(),
@@ -102,6 +102,7 @@ impl Scene {
             expected: Expected::default(),
             read: kopfd::cluster::watch::read,
             attempt: Attempt::default(),
+            is_indexed_ahead: false,
         }
     }
 

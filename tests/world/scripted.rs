@@ -1,26 +1,27 @@
 //! Scripted effects of cycles: handlers follow the vectors, patches go to the one-object server through the real sending code.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kopfd::cluster::{Applied, apply};
-use kopfd::engines::{Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::background::{BackgroundOptions, InstantExit, TaskOptions};
+use kopfd::engines::{Background, BackgroundTasks, Effects, EngineEvent, Environment, Error, EventSink, EventStream};
+use kopfd::engines::{IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::spawning::BackgroundDemand;
-use kopfd::handling::{Handler, IndexingHandlers, Verdict, filter, select};
+use kopfd::handling::{Handler, On, Verdict, filter, select};
 use kopfd::kit::Clock;
-use kopfd::object::{Body, BodyFunction, EventKind, Item, Patch, Reply, Resource, Transform};
-use kopfd::script::{Call, Evaluation, Object, Returned, Subject};
+use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Transform};
+use kopfd::script::{Call, Evaluation, Returned, Stopped, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::callbacks::{Callbacks, Facts, Oracle};
-use super::daemons::Daemons;
 use super::declare::{self, Declared, Script};
 use super::host::ScriptHost;
 use super::server::Server;
@@ -67,22 +68,23 @@ pub(crate) struct ScriptedWorld {
     /// Whether no sink wants the states of objects.
     pub(crate) ignores_states: Arc<AtomicBool>,
     events: EventStream,
-    daemons: Daemons,
+    background: BackgroundTasks<Self>,
     /// Started with the first handler that has sub-handlers.
     host: OnceCell<ScriptHost>,
 }
 
 impl ScriptedWorld {
     /// Returns the world of some handlers.
-    pub(crate) fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Self {
+    pub(crate) fn new(declared: Declared, server: Arc<Server>, timeline: Arc<Timeline>) -> Arc<Self> {
         let Declared { handlers, scripts, callbacks } = declared;
-        let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
         let delays: Arc<Mutex<Vec<Vec<Duration>>>> = Arc::default();
         let ignores_states: Arc<AtomicBool> = Arc::default();
         let sink =
             TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays), ignores_states: Arc::clone(&ignores_states) };
         let events = EventStream::default().with(Arc::new(sink));
-        Self {
+        let options = background_options(&handlers, &scripts);
+        let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
+        Arc::new_cyclic(|world| Self {
             timeline,
             server,
             handlers,
@@ -93,9 +95,9 @@ impl ScriptedWorld {
             resets: Mutex::default(),
             ignores_states,
             events,
-            daemons: Daemons::default(),
+            background: BackgroundTasks::new(Weak::clone(world), options),
             host: OnceCell::new(),
-        }
+        })
     }
 
     fn seen(&self, call: &Call) -> Value {
@@ -113,7 +115,23 @@ impl ScriptedWorld {
         }
     }
 
+    /// Runs a daemon: it waits for its stop, takes the time of its script, and ends.
+    async fn run_daemon(&self, handler: &Handler, stopped: &Stopped) -> Returned {
+        let script = &self.steps.scripts[handler.target];
+        self.timeline.add(Entry { shown: json!({"call": script.id}), ..Entry::default() });
+        stopped.raised().await;
+        let seconds = script.steps.first().and_then(|step| step["exits_after"].as_f64()).unwrap_or(0.0);
+        if seconds > 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        }
+        self.timeline.add(Entry { shown: json!({"daemon_exit": script.id}), ..Entry::default() });
+        Returned::new(Verdict::Returned(None), Patch::default())
+    }
+
     async fn invoke(&self, handler: &Handler, call: Call) -> Returned {
+        if let Subject::Background { stopped, .. } = &call.subject {
+            return self.run_daemon(handler, stopped).await;
+        }
         if !self.steps.scripts[handler.target].subs.is_empty() {
             return self.invoke_script(call).await;
         }
@@ -159,23 +177,18 @@ impl Patcher for ScriptedWorld {
 }
 
 impl Background for ScriptedWorld {
-    fn update_background<'a>(
-        &'a self,
-        object: &'a Object,
-        event_kind: EventKind,
-        is_reset: bool,
-    ) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
-        self.resets.lock().push(is_reset);
-        Box::pin(async move { Ok(self.daemons.update_background(self, object, event_kind).await) })
+    fn update_background<'a>(&'a self, event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
+        self.resets.lock().push(!event.change.diff.is_empty());
+        Box::pin(self.background.update(event))
     }
 }
 
 impl Indexing for ScriptedWorld {
-    fn index<'a>(&'a self, object: &'a Object, event_kind: EventKind) -> BoxFuture<'a, Result<(), Error>> {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), Error>> {
+        let IndexEvent { object, event_kind, handlers, .. } = event;
         let view = filter::View { body: &object.body, change: None };
         let oracle = Oracle { callbacks: &self.callbacks, facts: Facts::of_event(&object.body, event_kind) };
-        let handlers = IndexingHandlers::of(self.handlers.iter().cloned());
-        let selected = select::indexing(&handlers, view, &oracle);
+        let selected = select::indexing(handlers, view, &oracle);
         for handler in selected.expect("the world answers all questions") {
             let shown = json!({"call": self.steps.scripts[handler.target].id, "type": event_kind.event_type()});
             self.timeline.add(Entry { shown, ..Entry::default() });
@@ -193,6 +206,19 @@ impl Environment for ScriptedWorld {
 impl Effects for ScriptedWorld {
     fn events(&self) -> &EventStream {
         &self.events
+    }
+}
+
+/// Returns the options of the daemons. The timers of the vectors are only selected.
+fn background_options(handlers: &[Arc<Handler>], scripts: &[Script]) -> BackgroundOptions {
+    let daemons = handlers.iter().filter(|handler| handler.on == On::Daemon);
+    let options =
+        |handler: &Arc<Handler>| TaskOptions { initial_delay: None, schedule: None, cancellation: scripts[handler.target].cancellation };
+    BackgroundOptions {
+        tasks: daemons.map(|handler| (handler.target, Arc::new(options(handler)))).collect(),
+        instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
+        default_backoff: TEMPORARY_DELAY,
+        error_delays: [].into(),
     }
 }
 

@@ -130,7 +130,7 @@ impl Server {
     /// Passes on the events of the embedded server endlessly.
     pub(crate) async fn follow(&self) {
         match &self.embedded {
-            Some(embedded) => Box::pin(embedded.follow(|event_kind, raw| self.send(Event { event_kind, raw }))).await,
+            Some(embedded) => Box::pin(embedded.follow(|event_kind, raw| self.send(Event::new(event_kind, raw)))).await,
             None => std::future::pending().await,
         }
     }
@@ -138,7 +138,7 @@ impl Server {
     /// Sends the current state as an event.
     pub(crate) fn announce(&self, event_kind: EventKind) {
         let raw = Arc::from(self.object().to_string());
-        self.send(Event { event_kind, raw });
+        self.send(Event::new(event_kind, raw));
     }
 
     fn send(&self, event: Event) {

@@ -57,9 +57,14 @@ impl TaskGroup {
         is_settled
     }
 
+    /// Cancels all tasks at their await points.
+    pub fn cancel(&self) {
+        self.abandoned.request("abandoned");
+    }
+
     /// Cancels all tasks at their await points, and waits for their end.
     pub async fn abandon(&self) {
-        self.abandoned.request("abandoned");
+        self.cancel();
         self.tracker.close();
         self.tracker.wait().await;
     }

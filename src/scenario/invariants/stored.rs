@@ -1,5 +1,6 @@
 //! Reads what one operator has stored on objects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use crate::apiserver::kinds::registry::Registry;
 use crate::handling::cause::{self, Memory};
-use crate::handling::{Handler, Reason, Record, Records as _};
+use crate::handling::filter::{Answers, View};
+use crate::handling::{Handler, Reason, Record, Records as _, SpawningHandlers, select};
 use crate::manifest::Operator;
 use crate::object::{Body, EventKind, Resource, Scope, diff};
 use crate::persistence::{Storages, Stored, essence};
@@ -58,13 +60,43 @@ impl Storage {
     pub(super) fn of(operator: &Operator) -> Self {
         let persistence = &operator.settings.persistence;
         let consistency_timeout = persistence.consistency_timeout;
-        Self { storages: Arc::new(persistence.storages.clone()), handlers: operator.handlers.clone(), consistency_timeout }
+        Self {
+            storages: Arc::new(persistence.storages.clone()),
+            handlers: operator.object_handlers().cloned().collect(),
+            consistency_timeout,
+        }
     }
 
     /// Tells whether a change handler is declared for objects of this kind.
     pub(super) fn serves(&self, body: &Body, registry: &Registry) -> bool {
         resource(body, registry)
             .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
+    }
+
+    /// Returns the timers and daemons that are declared for objects of this kind.
+    pub(super) fn spawning(&self, body: &Body, registry: &Registry) -> SpawningHandlers {
+        let Some(resource) = resource(body, registry) else { return SpawningHandlers::of([]) };
+        SpawningHandlers::of(self.handlers.iter().filter(|handler| handler.concerns(&resource)).cloned().map(Arc::new))
+    }
+
+    /// Tells whether a timer or daemon matches an object, if that is known without expressions.
+    pub(super) fn is_matched(&self, body: &Body, registry: &Registry) -> bool {
+        let view = View { body, change: None };
+        let handlers = self.spawning(body, registry);
+        select::spawning(&handlers, &BTreeSet::new(), view, &Answers::default()).is_ok_and(|matching| !matching.is_empty())
+    }
+
+    /// Tells whether the operator's finalizer is set.
+    pub(super) fn holds(&self, body: &Body) -> bool {
+        body.has_finalizer(&self.storages.finalizer)
+    }
+
+    /// Returns the state that only the operator's cycles write.
+    pub(super) fn own_state(&self, body: &Body) -> (bool, Vec<(String, Value)>) {
+        let annotations = body.metadata().and_then(|metadata| metadata.get("annotations")?.as_object());
+        let prefix = format!("{}/", self.storages.prefix());
+        let own = annotations.into_iter().flatten().filter(|(key, _)| key.starts_with(&prefix));
+        (self.holds(body), own.map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     /// Reads an object; `None` if its stored state cannot be read.
@@ -84,7 +116,7 @@ impl Storage {
 }
 
 /// Returns the resource of an object as discovery describes it.
-fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
+pub(in crate::scenario) fn resource(body: &Body, registry: &Registry) -> Option<Resource> {
     let text = |key: &str| body.get(key).and_then(Value::as_str);
     let kind = &registry.by_kind(text("apiVersion")?, text("kind")?)?.kind;
     Some(Resource {

@@ -41,6 +41,13 @@ fn found(file: &str, defect: Defect) -> String {
 const LIFE: &str = "examples/05-handlers/scenarios/life.yaml";
 const RESUMING: &str = "tests/scenarios/holding/resuming.yaml";
 
+const INDEXES: &str = "tests/scenarios/holding/indexes.yaml";
+
+#[test]
+fn an_outdated_index_is_found() {
+    insta::assert_snapshot!(found(INDEXES, Defect::KeepsEntries), @r#"seed 0: the index `by_team` is outdated: it has {"web":["d"]}, and a new one {}"#);
+}
+
 #[test]
 fn a_success_that_is_forgotten_is_found() {
     insta::assert_snapshot!(found(LIFE, Defect::ForgetsSuccesses), @"seed 0: the end of `on_create#0` for KopfdExample default/lifetime was not stored");

@@ -77,6 +77,15 @@ pub enum Event {
         /// The outcome, in words.
         outcome: String,
     },
+    /// A timer or daemon has started, is stopping, or has ended.
+    Task {
+        /// The object.
+        subject: Subject,
+        /// Id of the handler.
+        handler: String,
+        /// What has happened.
+        what: &'static str,
+    },
     /// An operator has sent a request.
     Request(SentRequest),
     /// A fault or disturbance has happened.

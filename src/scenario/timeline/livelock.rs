@@ -156,7 +156,7 @@ mod tests {
             lines: vec![r#"~ spec.a: "1" -> "2""#.to_owned(), "= annotations: kept f".to_owned()],
             ..SentRequest::default()
         };
-        let call = Event::Called { subject: subject(), call: Call { handler: "b".to_owned(), retry: Some(0) }, reason: "update" };
+        let call = Event::Called { subject: subject(), call: Call { handler: "b".to_owned(), retry: Some(0), at: None }, reason: "update" };
         let entries: Vec<(Duration, Event)> = (0..4)
             .flat_map(|_| [object_seen(), call.clone(), Event::Request(request.clone())])
             .map(|event| (Duration::ZERO, event))

@@ -161,6 +161,7 @@ fn printed(at: Duration, event: &Event) -> String {
         Event::ObjectSeen { subject, arrival, version } => line("event", &format!("{subject} {arrival}, version {version}")),
         Event::Called { subject, call, reason } => line("call", &format!("{call} for {subject}: {reason}")),
         Event::Ended { subject, call, outcome } => line("end", &format!("{call} for {subject}: {outcome}")),
+        Event::Task { subject, handler, what } => line("task", &format!("{handler} for {subject} {what}")),
         Event::Request(request) if request.is_quiet => {}
         Event::Request(request) => {
             line("request", &format!("{request} -> {}", request.answer));

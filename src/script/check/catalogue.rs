@@ -11,15 +11,12 @@ use crate::script::engine::host_types;
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];
 /// Functions that only certain kinds of bindings have, including kinds that this version does not run. The receiver of a method is
 /// counted as an argument.
-const ANNOUNCED: &[(&str, &[usize])] =
-    &[("entries", &[1]), ("entry", &[2]), ("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
+const ANNOUNCED: &[(&str, &[usize])] = &[("execute", &[0]), ("subhandler", &[2, 3]), ("transform", &[2])];
 /// Methods of functions, with the arguments of the function.
 const OPEN: &[&str] = &["call", "curry"];
 
 /// Modules of kopfd that this version does not offer.
 pub(super) const UNSUPPORTED_MODULES: &[&str] = &["http", "metric"];
-/// Functions of kopfd that this version does not offer.
-pub(super) const UNSUPPORTED_FUNCTIONS: &[(&str, &str)] = &[("k8s", "event")];
 
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 
@@ -49,7 +46,7 @@ impl Catalogue {
         catalogue.global.remove("exit");
         catalogue.plain =
             plain(engine, true).into_iter().map(|(name, _)| name).chain(KEYWORDS.iter().map(|(name, _)| (*name).to_owned())).collect();
-        catalogue.plain.extend(["entries", "entry", "execute", "subhandler"].map(str::to_owned));
+        catalogue.plain.extend(["execute", "subhandler"].map(str::to_owned));
         catalogue.plain.remove("exit");
         for (name, arity) in plain(engine, false) {
             catalogue.host.entry(name).or_default().insert(arity);

@@ -225,12 +225,13 @@ impl<'a> Walk<'a> {
 
     fn judge_assignment(&mut self, code: &Code, usage: &Use, (root, kind): (&str, &str), steps: &[Step], code_context: CodeContext) {
         let is_view = arguments::VIEWS.contains(&kind);
-        let is_handle = matches!(kind, "patch" | "memo" | "settings" | "logger" | "stopped" | "warnings");
+        let is_handle = matches!(kind, "patch" | "memo" | "shared" | "settings" | "logger" | "stopped" | "warnings");
         let found = match steps.first() {
             None if is_handle || (is_view && !matches!(kind, "old" | "new")) => {
                 let hint = match kind {
                     "patch" => "assign to its fields: `patch.status.state = …`".to_owned(),
                     "memo" => "assign to its keys: `memo.count = …`".to_owned(),
+                    "shared" => "set its values: `shared.set(\"count\", …)`".to_owned(),
                     "settings" => "assign to its fields: `settings.posting.enabled = …`".to_owned(),
                     _ => "use another name for a variable of your own".to_owned(),
                 };

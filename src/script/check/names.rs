@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::catalogue::{Catalogue, UNSUPPORTED_FUNCTIONS, UNSUPPORTED_MODULES};
+use super::catalogue::{Catalogue, UNSUPPORTED_MODULES};
 use super::facts::{Argument, Unit, Use, What};
 use super::program::{Code, Module, Program};
 use super::report::Report;
@@ -204,8 +204,7 @@ impl Names<'_> {
             }
             Module::Unknown => {}
         }
-        let is_unsupported = UNSUPPORTED_MODULES.contains(&module.as_str()) || UNSUPPORTED_FUNCTIONS.contains(&(module, name));
-        if is_unsupported {
+        if UNSUPPORTED_MODULES.contains(&module.as_str()) {
             return Some((format!("`{module}::{name}` is not supported by this version"), None));
         }
         if module == "global" {

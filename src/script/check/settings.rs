@@ -8,7 +8,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "trustEnv"]),
     ("peering", &["clusterwide", "lifetime", "mandatory", "name", "priority", "standalone", "stealth"]),
     ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage"]),
-    ("posting", &["enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
+    ("posting", &["aggregated", "enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
     ("process", &["ultimateExitingTimeout"]),
     ("queueing", &["errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
     ("scanning", &["disabled"]),

@@ -10,6 +10,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, Nati
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
+use super::events;
 use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
 use crate::script::api::{ApiError, ApiRequest, Operation};
@@ -49,6 +50,7 @@ pub(super) fn register(engine: &mut Engine) {
     of_four(m, "delete", |call, given| delete(call, &given[..]));
     of_three(m, "scale", |call, given| scale(call, &given[..]));
     of_four(m, "scale", |call, given| scale(call, &given[..]));
+    events::register(m);
     engine.register_static_module("k8s", module.into());
 }
 

@@ -8,9 +8,10 @@ use rhai::{Dynamic, EvalAltResult};
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::{Value, json};
 
+use crate::handling::Level;
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Operation};
+use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 use crate::script::budget::Budget;
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
@@ -163,6 +164,7 @@ async fn templates_give_objects() {
 #[derive(Default)]
 struct Cluster {
     requests: Mutex<Vec<String>>,
+    posted: Mutex<Vec<EventRequest>>,
     answers: Mutex<Vec<Result<Value, ApiError>>>,
 }
 
@@ -205,6 +207,16 @@ impl Api for Cluster {
         }
         .boxed()
     }
+
+    fn post(&self, event: EventRequest) {
+        self.posted.lock().unwrap().push(event);
+    }
+
+    fn posts_logs(&self) -> bool {
+        false
+    }
+
+    fn post_log(&self, _object: &Value, _level: Level, _message: &str) {}
 }
 
 fn default_answer(operation: &Operation) -> Value {
@@ -219,17 +231,32 @@ fn default_answer(operation: &Operation) -> Value {
 /// Runs a script about an object in the namespace `here`. Returns its value or the text of its error, and the requests.
 async fn on_cluster(script: &str, answers: Vec<Result<Value, ApiError>>) -> (Result<Value, String>, Vec<String>) {
     let cluster = Arc::new(Cluster { answers: Mutex::new(answers), ..Cluster::default() });
-    let environment = Rc::new(Environment { api: Some(cluster.clone()), ..environment() });
+    let value = run_on(&cluster, script).await;
+    let requests = cluster.requests.lock().unwrap().clone();
+    (value, requests)
+}
+
+async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
+    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), ..environment() });
     let budget = Rc::new(Budget::new(&Limits { api_calls: 5, ..Limits::default() }, Stop::new()));
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: "u".into() };
     let subject = Subject::Event { object, event_kind: EventKind::Added };
     let context = Context::new(environment, budget, Mode::Function).about(subject, tracing::Span::none());
-    let value = run_in(context, script).await;
-    let value = plain(value);
-    let requests = cluster.requests.lock().unwrap().clone();
-    (value, requests)
+    plain(run_in(context, script).await)
+}
+
+/// Returns the Events that a script posts, as type, reason, message, level, and names of the objects.
+async fn posted(script: &str) -> Vec<String> {
+    let cluster = Arc::default();
+    run_on(&cluster, script).await.unwrap();
+    let posted = cluster.posted.lock().unwrap();
+    let shown = |event: &EventRequest| {
+        let names: Vec<_> = event.objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap_or("-")).collect();
+        format!("{} {} {:?} {:?} {}", event.event_type, event.reason, event.message, event.level, names.join(","))
+    };
+    posted.iter().map(shown).collect()
 }
 
 async fn requests(script: &str) -> Vec<String> {
@@ -323,6 +350,26 @@ async fn wrong_calls_of_the_cluster_are_reported() {
         assert!(error.contains(expected), "{script}: {error}");
     }
     fails("k8s::get(\"pods\", \"a\")", "`k8s::get` needs a cluster, and there is none").await;
+}
+
+#[tokio::test]
+async fn events_are_about_the_handled_object_or_others() {
+    assert_eq!(posted("k8s::event(\"R\", \"m\")").await, ["Normal R \"m\" None ex"]);
+    assert_eq!(posted("k8s::info(\"R\", 5)").await, ["Normal R \"5\" Some(Info) ex"]);
+    assert_eq!(posted("k8s::warn(\"R\", \"m\")").await, ["Warning R \"m\" Some(Warning) ex"]);
+    let caught = "try { throw \"boo\" } catch (e) { k8s::exception(\"R\", e) }";
+    assert_eq!(posted(caught).await, ["Error R \"boo\" Some(Error) ex"]);
+    let pod = "#{metadata: #{name: \"a\"}}";
+    assert_eq!(posted(&format!("k8s::event([{pod}, [{pod}]], \"T\", \"R\", \"m\")")).await, ["T R \"m\" None a,a"]);
+    assert_eq!(posted(&format!("k8s::info({pod}, \"R\", \"m\")")).await, ["Normal R \"m\" Some(Info) a"]);
+    for (script, expected) in [
+        ("k8s::event(1, \"m\")", "`k8s::event`: the reason must be a text, not 1 (line 1, position 6)"),
+        ("k8s::info(\"x\", \"R\", \"m\")", "`k8s::info`: an Event is about an object or an array of objects, not \"x\""),
+        ("for i in 0..9 { k8s::event(\"R\", \"m\"); }", "terminated"),
+    ] {
+        let error = run_on(&Arc::default(), script).await.expect_err(script);
+        assert!(error.contains(expected), "{script}: {error}");
+    }
 }
 
 #[tokio::test]

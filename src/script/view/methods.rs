@@ -98,7 +98,8 @@ fn read_only(place: &str) -> Box<EvalAltResult> {
     Failure::host("read-only", format!("cannot set {place}: the object is read-only; {advice}")).into()
 }
 
-fn same(present: &Dynamic, written: &Dynamic) -> bool {
+/// Tells whether two values are the same: the same part of one object, or equal values.
+pub(crate) fn same(present: &Dynamic, written: &Dynamic) -> bool {
     if let (Some(present), Some(written)) = (present.read_lock::<View>(), written.read_lock::<View>())
         && present.root.is(&written.root)
         && std::ptr::eq(present.value(), written.value())

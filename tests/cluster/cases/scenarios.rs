@@ -27,12 +27,13 @@ pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_filtering_example_hold,
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
+    the_scenarios_of_the_kubernetes_events_example_hold,
     skipped_scenarios_have_a_reason,
 ];
 
 /// The examples: each has a case above.
-const EXAMPLES: [&str; 8] =
-    ["01-minimal", "02-children", "03-exceptions", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
+const EXAMPLES: [&str; 9] =
+    ["01-minimal", "02-children", "03-exceptions", "04-events", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "database"];
 
 /// Limit of the real time of a step.
 const SOON: Duration = Duration::from_secs(5);
@@ -54,11 +55,12 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 10] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 11] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
     ("03-exceptions", "retries continue after a crash", Obstacle::Moment),
+    ("04-events", "a refused event is told and holds nothing up", Obstacle::Faults),
     ("07-subhandlers", "a crash repeats only unfinished handlers", Obstacle::Moment),
     ("08-events", "every event of a pod is seen", Obstacle::Requests),
     ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
@@ -97,6 +99,10 @@ fn the_scenarios_of_the_database_example_hold(context: &TestContext<'_>) {
 
 fn the_scenarios_of_the_events_example_hold(context: &TestContext<'_>) {
     run_all(context, "08-events");
+}
+
+fn the_scenarios_of_the_kubernetes_events_example_hold(context: &TestContext<'_>) {
+    run_all(context, "04-events");
 }
 
 fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {

@@ -109,7 +109,7 @@ impl Engine {
     /// Returns the write that results in an object.
     fn write<'a>(&self, object: &'a Body, subresource: Option<&'a str>, is_of_engine: bool) -> Write<'a> {
         let version = object.resource_version().and_then(|version| version.parse().ok());
-        Write { process: self.process, object, subresource, is_of_engine, version }
+        Write { process: self.process, before: None, object, subresource, is_of_engine, version }
     }
 
     /// Returns the patch with the record of attempts.

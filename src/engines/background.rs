@@ -1,0 +1,202 @@
+//! Daemons and timers: one task for each object and handler.
+//!
+//! `handling::spawning` decides which tasks are started and stopped, `handling::timer` when a timer is called. A task makes its attempts
+//! with the operator's effects, and sends a patch of its own after each of them.
+
+mod object;
+pub mod options;
+mod registry;
+mod running;
+mod task;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::effects::{Effects, ObjectEvent};
+use super::error::Error;
+use super::events::EngineEvent;
+use crate::handling::filter::{Answers, View};
+use crate::handling::spawning::{self, BackgroundDemand, RunningTasks, StopReason};
+use crate::handling::{Handler, Unsettled};
+use crate::kit::TaskGroup;
+use crate::object::EventKind;
+use crate::script::{Evaluation, LiveBody, Stopped, Subject};
+use crate::telemetry::object_span;
+
+use object::ObjectTasks;
+pub use options::{BackgroundOptions, InstantExit, TaskOptions};
+use registry::Registry;
+use running::RunningTask;
+use task::Task;
+
+/// How long abandoned tasks may continue before an exiting operator cancels them.
+const HUNG_TASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time limit for cancelled calls to end.
+const CANCELLATION: Duration = Duration::from_secs(1);
+
+/// The daemons and timers of one operator.
+pub struct BackgroundTasks<W: Effects> {
+    world: Weak<W>,
+    options: Arc<BackgroundOptions>,
+    /// The objects whose kinds have daemons or timers, by the keys of their memos.
+    objects: Mutex<HashMap<Arc<str>, Arc<ObjectTasks>>>,
+    registry: Arc<Registry>,
+    tasks: TaskGroup,
+    /// The beginning of the time of schedules.
+    origin: Instant,
+}
+
+impl<W: Effects + 'static> BackgroundTasks<W> {
+    /// Returns the daemons and timers of an operator. None runs yet.
+    pub fn new(world: Weak<W>, options: BackgroundOptions) -> Self {
+        Self {
+            world,
+            options: Arc::new(options),
+            objects: Mutex::default(),
+            registry: Arc::default(),
+            tasks: TaskGroup::default(),
+            origin: Instant::now(),
+        }
+    }
+
+    /// Starts and stops the tasks of an object, and returns what its cycle has to wait for.
+    ///
+    /// # Errors
+    /// If a filter fails, or the object is malformed.
+    pub async fn update(&self, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
+        let Some(world) = self.world.upgrade() else { return Ok(BackgroundDemand::default()) };
+        let memo = &event.object.memo;
+        if event.event_kind == EventKind::Deleted {
+            let object = self.forget(memo).unwrap_or_else(|| ObjectTasks::new(Arc::clone(memo)));
+            let demand_finalizer = self.plan(&*world, &object, &event).await?.demand_finalizer;
+            return Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() });
+        }
+        let object = Arc::clone(self.objects.lock().entry(Arc::clone(memo)).or_insert_with(|| ObjectTasks::new(Arc::clone(memo))));
+        object.observe(&event);
+        let planned = self.plan(&*world, &object, &event).await?;
+        planned.spawn.iter().for_each(|handler| self.spawn(&world, &object, handler, &event));
+        let stops = planned.stop.iter().filter_map(|(id, reason)| Some((object.task(id)?, *reason)));
+        let steps = stops.map(|(task, reason)| async move { task.step(reason).await });
+        let delays = join_all(steps).await.into_iter().flatten().collect();
+        Ok(BackgroundDemand { demand_finalizer: planned.demand_finalizer, delays })
+    }
+
+    /// Decides again as long as further expressions must be evaluated.
+    async fn plan(&self, world: &W, object: &ObjectTasks, event: &ObjectEvent<'_>) -> Result<Planned, Error> {
+        let view = View { body: &event.object.body, change: None };
+        let mut answers = Answers::default();
+        loop {
+            let (running, ended) = object.ids();
+            let tasks = RunningTasks { running: &running, ended: &ended, halt: self.registry.halt() };
+            let questions = match spawning::plan(event.handlers, tasks, view, &answers) {
+                Ok(plan) => {
+                    let spawn = plan.spawn.iter().filter_map(|handler| event.handlers.shared(handler)).collect();
+                    return Ok(Planned { spawn, stop: plan.stop, demand_finalizer: plan.demand_finalizer });
+                }
+                Err(Unsettled::Questions(questions)) => questions,
+                Err(Unsettled::Malformed(problem)) => return Err(Error::Malformed(problem)),
+            };
+            let live = LiveBody::new(event.object.body.clone());
+            let subject = Subject::Background { object: event.object.clone(), live, stopped: Stopped::default() };
+            for question in questions {
+                let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
+                let holds = world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
+                answers.keep(question, holds);
+            }
+        }
+    }
+
+    fn spawn(&self, world: &Arc<W>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, event: &ObjectEvent<'_>) {
+        let Some(options) = self.options.tasks.get(&handler.target) else { return };
+        let (resource, body) = (&event.object.resource, &event.object.body);
+        let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
+        let live = object.live(resource, body);
+        let events = world.events().clone();
+        let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
+        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), cancellation, instant_exit, events, span.clone());
+        let Some(number) = self.registry.add(&running) else { return };
+        object.begin(&running);
+        span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));
+        let task = Task::new(task::Parts {
+            world: Arc::clone(world),
+            object: Arc::clone(object),
+            running: Arc::clone(&running),
+            live,
+            options: Arc::clone(options),
+            shared: Arc::clone(&self.options),
+            registry: Arc::clone(&self.registry),
+            number,
+            origin: self.origin,
+        });
+        let handler = Arc::clone(handler);
+        self.tasks.spawn(move || handler.title(), task.run().instrument(span));
+    }
+
+    /// Forgets an object that is deleted or no longer watched. Its tasks are stopped.
+    pub fn leave(&self, memo: &str) {
+        self.forget(memo);
+    }
+
+    fn forget(&self, memo: &str) -> Option<Arc<ObjectTasks>> {
+        let object = self.objects.lock().remove(memo)?;
+        for task in object.leave() {
+            let handler = Arc::clone(&task.handler);
+            self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
+        }
+        Some(object)
+    }
+
+    /// Tells whether an object has running tasks.
+    pub fn has_tasks(&self, memo: &str) -> bool {
+        self.objects.lock().get(memo).is_some_and(|object| object.has_tasks())
+    }
+
+    /// Stops all tasks, and waits for their end up to their limits. Until [`Self::resume`], none is started.
+    pub async fn pause(&self) {
+        self.halt(StopReason::Pausing).await;
+    }
+
+    /// Allows tasks again. They are started at the next events of their objects.
+    pub fn resume(&self) {
+        self.registry.set_halt(None);
+    }
+
+    /// Stops all tasks, since the operator exits. Tasks that do not end within their limits are cancelled at last.
+    pub async fn end(&self) {
+        self.halt(StopReason::Exiting).await;
+        if !self.tasks.settle(HUNG_TASK_TIMEOUT).await {
+            self.registry.all().iter().for_each(|task| task.cancel());
+            self.tasks.settle(CANCELLATION).await;
+        }
+        self.tasks.abandon().await;
+    }
+
+    async fn halt(&self, reason: StopReason) {
+        self.registry.set_halt(Some(reason));
+        let tasks = self.registry.all();
+        join_all(tasks.iter().map(|task| task.stop(reason))).await;
+    }
+
+    /// Drops all tasks without waiting.
+    pub fn abandon(&self) {
+        self.registry.set_halt(Some(StopReason::Exiting));
+        self.tasks.cancel();
+    }
+}
+
+/// The tasks to start and to stop.
+struct Planned {
+    spawn: Vec<Arc<Handler>>,
+    stop: Vec<(String, StopReason)>,
+    demand_finalizer: bool,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The daemons and timers of one object, and what they follow of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::running::RunningTask;
+use crate::engines::effects::ObjectEvent;
+use crate::handling::Change;
+use crate::object::{Body, Resource};
+use crate::script::LiveBody;
+
+/// The state of one object from its first event to its deletion.
+#[derive(Debug)]
+pub(super) struct ObjectTasks {
+    /// The key of the object's memo.
+    pub memo: Arc<str>,
+    /// When the object has changed last, as far as timers with an idle time are concerned.
+    changed_at: watch::Sender<Instant>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The newest state, while there are tasks.
+    latest: Option<(Arc<Resource>, Arc<LiveBody>)>,
+    /// A hash of the last seen essence, if no handled one is stored.
+    essence: Option<u64>,
+    running: BTreeMap<String, Arc<RunningTask>>,
+    /// The handlers whose tasks ended on their own. They are not started again.
+    ended: BTreeSet<String>,
+    /// Whether the object is deleted, or no longer watched.
+    is_gone: bool,
+}
+
+impl ObjectTasks {
+    /// Returns an object at its first event.
+    pub(super) fn new(memo: Arc<str>) -> Arc<Self> {
+        Arc::new(Self { memo, changed_at: watch::Sender::new(Instant::now()), state: Mutex::default() })
+    }
+
+    /// Records an event: the newest state, and whether the object has changed.
+    pub(super) fn observe(&self, event: &ObjectEvent<'_>) {
+        let mut state = self.state.lock();
+        if let Some((resource, live)) = &mut state.latest {
+            *resource = Arc::clone(&event.object.resource);
+            live.set(event.object.body.clone());
+        }
+        let has_changed = state.has_changed(event.change);
+        drop(state);
+        if has_changed {
+            self.changed_at.send_replace(Instant::now());
+        }
+    }
+
+    /// Follows the times of the object's changes.
+    pub(super) fn changes(&self) -> watch::Receiver<Instant> {
+        self.changed_at.subscribe()
+    }
+
+    /// Returns the newest state for a new task.
+    pub(super) fn live(&self, resource: &Arc<Resource>, body: &Body) -> Arc<LiveBody> {
+        let mut state = self.state.lock();
+        let (_, live) = state.latest.get_or_insert_with(|| (Arc::clone(resource), LiveBody::new(body.clone())));
+        Arc::clone(live)
+    }
+
+    /// Returns the kind with its newest properties.
+    pub(super) fn resource(&self) -> Option<Arc<Resource>> {
+        self.state.lock().latest.as_ref().map(|(resource, _)| Arc::clone(resource))
+    }
+
+    /// Adds a task.
+    pub(super) fn begin(&self, task: &Arc<RunningTask>) {
+        self.state.lock().running.insert(task.handler.id.clone(), Arc::clone(task));
+    }
+
+    /// Removes a task. Returns whether it was the last one of an object that is gone.
+    pub(super) fn end(&self, id: &str, is_requested: bool) -> bool {
+        let mut state = self.state.lock();
+        state.running.remove(id);
+        if !is_requested {
+            state.ended.insert(id.to_owned());
+        }
+        if state.running.is_empty() {
+            state.latest = None;
+        }
+        state.is_gone && state.running.is_empty()
+    }
+
+    /// Returns the ids of the running tasks, and of those that ended on their own.
+    pub(super) fn ids(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+        let state = self.state.lock();
+        (state.running.keys().cloned().collect(), state.ended.clone())
+    }
+
+    /// Returns a running task.
+    pub(super) fn task(&self, id: &str) -> Option<Arc<RunningTask>> {
+        self.state.lock().running.get(id).cloned()
+    }
+
+    /// Tells whether there are running tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.state.lock().running.is_empty()
+    }
+
+    /// Marks the object as gone, and returns its tasks.
+    pub(super) fn leave(&self) -> Vec<Arc<RunningTask>> {
+        let mut state = self.state.lock();
+        state.is_gone = true;
+        state.running.values().cloned().collect()
+    }
+}
+
+impl State {
+    /// Tells whether an object has changed, by its last handled essence. Without a stored one every event would differ from it; the last
+    /// seen one is compared.
+    fn has_changed(&mut self, change: &Change) -> bool {
+        if change.old.is_some() {
+            self.essence = None;
+            return !change.diff.is_empty();
+        }
+        let mut hasher = DefaultHasher::new();
+        change.new.as_ref().map(ToString::to_string).hash(&mut hasher);
+        let essence = hasher.finish();
+        self.essence.replace(essence) != Some(essence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn changes(sides: &[(Option<Value>, Value)]) -> Vec<bool> {
+        let mut state = State::default();
+        sides.iter().map(|(old, new)| state.has_changed(&Change::between(old.clone(), Some(new.clone())))).collect()
+    }
+
+    #[test]
+    fn a_change_is_a_difference_from_the_last_handled_essence_or_else_from_the_last_seen_one() {
+        let (one, two) = (json!({"spec": {"x": 1}}), json!({"spec": {"x": 2}}));
+        let handled = |new: &Value| (Some(one.clone()), new.clone());
+        assert_eq!(changes(&[handled(&one), handled(&two), handled(&two), handled(&one)]), [false, true, true, false]);
+        let unstored = |new: &Value| (None, new.clone());
+        assert_eq!(changes(&[unstored(&one), unstored(&one), unstored(&two), unstored(&two)]), [true, false, true, false]);
+    }
+}

@@ -1,0 +1,104 @@
+//! The options of daemons and timers, from their declarations and the settings.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::handling::spawning::Cancellation;
+use crate::handling::timer::Schedule;
+use crate::kit::Stop;
+use crate::manifest::operator::{Daemon, Delay, Timer};
+use crate::manifest::settings::Settings;
+
+/// Time in which a stopped task may end at once, besides the turns of the scheduler: scripts run on other threads.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// The options of all daemons and timers of an operator.
+#[derive(Debug, Clone)]
+pub struct BackgroundOptions {
+    /// The options of each declaration, by the number of its binding.
+    pub tasks: HashMap<usize, Arc<TaskOptions>>,
+    /// The wait for stopped tasks that end at once.
+    pub instant_exit: InstantExit,
+    /// The pause between attempts after arbitrary errors.
+    pub default_backoff: Duration,
+    /// The pauses after the first, second, … patch in a row that failed.
+    pub error_delays: Arc<[Duration]>,
+}
+
+/// The options of one daemon or timer.
+#[derive(Debug, Clone)]
+pub struct TaskOptions {
+    /// The delay before the first call.
+    pub initial_delay: Option<Delay>,
+    /// When a timer is called; `None` for a daemon.
+    pub schedule: Option<Schedule>,
+    /// The time limits of a stop.
+    pub cancellation: Cancellation,
+}
+
+/// The wait for a stopped task that ends at once, so that its object needs no further cycle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InstantExit {
+    /// The time limit. Without it, the turns and the grace are waited for.
+    pub timeout: Option<Duration>,
+    /// The number of turns of the scheduler.
+    pub turns: u64,
+    /// The time after the turns.
+    pub grace: Duration,
+}
+
+impl BackgroundOptions {
+    /// Returns the options of an operator's declarations.
+    pub fn of(timers: &[Timer], daemons: &[Daemon], settings: &Settings) -> Self {
+        let background = &settings.background;
+        let polling = background.cancellation_polling;
+        let of_timer = |timer: &Timer| TaskOptions {
+            initial_delay: timer.initial_delay,
+            schedule: Some(Schedule { rhythm: timer.rhythm.clone(), idle: timer.idle }),
+            cancellation: Cancellation { backoff: None, timeout: None, polling },
+        };
+        let of_daemon = |daemon: &Daemon| TaskOptions {
+            initial_delay: daemon.initial_delay,
+            schedule: None,
+            cancellation: Cancellation {
+                backoff: daemon.cancellation_backoff,
+                timeout: daemon.cancellation_timeout,
+                polling: daemon.cancellation_polling.unwrap_or(polling),
+            },
+        };
+        let timers = timers.iter().map(|timer| (timer.handler.target, Arc::new(of_timer(timer))));
+        let daemons = daemons.iter().map(|daemon| (daemon.handler.target, Arc::new(of_daemon(daemon))));
+        let turns = background.instant_exit_zero_time_cycles;
+        Self {
+            tasks: timers.chain(daemons).collect(),
+            instant_exit: InstantExit {
+                timeout: background.instant_exit_timeout,
+                turns: turns.unwrap_or_default(),
+                grace: turns.map_or(Duration::ZERO, |_| GRACE),
+            },
+            default_backoff: settings.execution.default_backoff,
+            error_delays: settings.queueing.error_delays.clone().into(),
+        }
+    }
+}
+
+impl InstantExit {
+    /// Waits for the end of a task.
+    pub(super) async fn wait(&self, ended: &Stop) {
+        if let Some(limit) = self.timeout {
+            // Whether it has ended is checked by the caller.
+            let _ = tokio::time::timeout(limit, ended.requested()).await;
+            return;
+        }
+        for _ in 0..self.turns {
+            if ended.is_requested() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        if !self.grace.is_zero() {
+            let _ = tokio::time::timeout(self.grace, ended.requested()).await;
+        }
+    }
+}

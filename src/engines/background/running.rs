@@ -1,0 +1,146 @@
+//! A running task from outside: it is asked to stop, cancelled, and abandoned in stages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::Span;
+
+use super::options::InstantExit;
+use crate::engines::events::{EngineEvent, EventStream};
+use crate::handling::Handler;
+use crate::handling::spawning::{self, Cancellation, Stage, Step, StopReason};
+use crate::kit::Stop;
+use crate::script::{LiveBody, StopFlag, Stopped};
+
+/// A running task.
+#[derive(Debug)]
+pub(super) struct RunningTask {
+    /// The handler.
+    pub handler: Arc<Handler>,
+    /// Asks the function to stop.
+    pub stopped: Stopped,
+    /// Cancels the function.
+    pub cancelled: Stop,
+    /// Set when the task has ended.
+    pub ended: Stop,
+    /// The span of its log lines.
+    pub span: Span,
+    live: Arc<LiveBody>,
+    cancellation: Cancellation,
+    instant_exit: InstantExit,
+    events: EventStream,
+    stopping: Mutex<Option<Stopping>>,
+}
+
+/// The progress of a stop.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    asked_at: Instant,
+    reached: Stage,
+}
+
+impl RunningTask {
+    /// Returns a task that begins.
+    pub(super) fn new(
+        handler: Arc<Handler>,
+        live: Arc<LiveBody>,
+        cancellation: Cancellation,
+        instant_exit: InstantExit,
+        events: EventStream,
+        span: Span,
+    ) -> Arc<Self> {
+        let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
+        let stopping = Mutex::default();
+        Arc::new(Self { handler, stopped, cancelled, ended, span, live, cancellation, instant_exit, events, stopping })
+    }
+
+    /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the task has ended or is
+    /// no longer awaited.
+    pub(super) async fn step(&self, reason: StopReason) -> Option<Duration> {
+        let age = self.ask(reason).await;
+        if self.ended.is_requested() {
+            return None;
+        }
+        let reached = self.stopping.lock().map_or(Stage::Asked, |stopping| stopping.reached);
+        let step = spawning::step(self.cancellation, reached, age);
+        self.enter(step);
+        if step.enter.is_some() {
+            self.instant_exit.wait(&self.ended).await;
+        }
+        step.delay.filter(|_| !self.ended.is_requested())
+    }
+
+    /// Stops the task without cycles of the object: waits for its end up to its limits.
+    pub(super) async fn stop(&self, reason: StopReason) {
+        self.ask(reason).await;
+        let Cancellation { backoff, timeout, .. } = self.cancellation;
+        for (stage, limit) in [(Stage::Signalled, backoff), (Stage::Cancelled, timeout)] {
+            if let Some(limit) = limit.filter(|_| !self.ended.is_requested()) {
+                self.enter(Step { enter: self.is_new(stage).then_some(stage), delay: None });
+                // The end is checked by the next stage.
+                let _ = tokio::time::timeout(limit, self.ended.requested()).await;
+            }
+        }
+        if !self.ended.is_requested() && self.is_new(Stage::Abandoned) {
+            self.enter(Step { enter: Some(Stage::Abandoned), delay: None });
+        }
+    }
+
+    /// Cancels the running call.
+    pub(super) fn cancel(&self) {
+        self.cancelled.request("the task is cancelled");
+    }
+
+    /// Asks the task to stop, if that is a new reason, and lets it end at once. Returns the time since the first request.
+    async fn ask(&self, reason: StopReason) -> Duration {
+        let now = Instant::now();
+        let asked_at = self.stopping.lock().get_or_insert(Stopping { asked_at: now, reached: Stage::Asked }).asked_at;
+        let flag = flag(reason);
+        if !self.stopped.flags().contains(&flag) {
+            self.emit(Stage::Asked);
+            self.stopped.raise(flag);
+            self.instant_exit.wait(&self.ended).await;
+        }
+        now - asked_at
+    }
+
+    fn is_new(&self, stage: Stage) -> bool {
+        self.stopping.lock().is_none_or(|stopping| stopping.reached < stage)
+    }
+
+    fn emit(&self, stage: Stage) {
+        let (body, handler) = (&self.live.get(), &*self.handler);
+        self.span.in_scope(|| self.events.emit(&EngineEvent::TaskStopping { body, handler, stage }));
+    }
+
+    fn enter(&self, step: Step) {
+        if let Some(message) = spawning::step_message(&self.handler, step) {
+            self.span.in_scope(|| self.events.log_message(&message));
+        }
+        let Some(stage) = step.enter else { return };
+        if let Some(stopping) = &mut *self.stopping.lock() {
+            stopping.reached = stopping.reached.max(stage);
+        }
+        self.emit(stage);
+        match stage {
+            Stage::Asked => {}
+            Stage::Signalled => self.stopped.raise(StopFlag::DaemonSignalled),
+            Stage::Cancelled => {
+                self.stopped.raise(StopFlag::DaemonCancelled);
+                self.cancel();
+            }
+            Stage::Abandoned => self.stopped.raise(StopFlag::DaemonAbandoned),
+        }
+    }
+}
+
+fn flag(reason: StopReason) -> StopFlag {
+    match reason {
+        StopReason::Deleted => StopFlag::ResourceDeleted,
+        StopReason::Mismatch => StopFlag::FiltersMismatch,
+        StopReason::Pausing => StopFlag::OperatorPausing,
+        StopReason::Exiting => StopFlag::OperatorExiting,
+    }
+}

@@ -1,0 +1,353 @@
+//! The life of one task: the initial delay, the attempts with their pauses, and the patches.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+
+use super::object::ObjectTasks;
+use super::options::{BackgroundOptions, TaskOptions};
+use super::registry::Registry;
+use super::running::RunningTask;
+use crate::engines::effects::Effects;
+use crate::engines::error::Error;
+use crate::engines::events::EngineEvent;
+use crate::engines::patching;
+use crate::handling::message::seconds;
+use crate::handling::timer::{Made, Now, Phase, Schedule, Step};
+use crate::handling::{Handler, Message, Outcome, Record, Verdict, attempt, spawning};
+use crate::kit::Backoff;
+use crate::kit::errors::chain;
+use crate::kit::tasks::panic_text;
+use crate::manifest::operator::Delay;
+use crate::object::Patch;
+use crate::script::{Call, LiveBody, Object, Returned, StopFlag, Subject};
+
+/// The pause after a failed patch, if the settings have none.
+const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);
+
+/// The dependencies of a task.
+pub(super) struct Parts<W: Effects> {
+    /// The effects of the operator.
+    pub world: Arc<W>,
+    /// Its object.
+    pub object: Arc<ObjectTasks>,
+    /// Its view from outside.
+    pub running: Arc<RunningTask>,
+    /// The newest state of the object.
+    pub live: Arc<LiveBody>,
+    /// Its options.
+    pub options: Arc<TaskOptions>,
+    /// The options of all tasks.
+    pub shared: Arc<BackgroundOptions>,
+    /// All tasks.
+    pub registry: Arc<Registry>,
+    /// Its number among them.
+    pub number: u64,
+    /// The beginning of the time of schedules.
+    pub origin: Instant,
+}
+
+/// A task. Dropping it removes it from its object.
+pub(super) struct Task<W: Effects> {
+    parts: Parts<W>,
+    record: Record,
+    /// The functions that the last patch could not apply.
+    patch: Patch,
+    error_delays: Backoff,
+}
+
+/// The result of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Attempted {
+    /// The handler has succeeded or failed.
+    Finished,
+    /// It is called again after a delay.
+    Retry(Duration),
+    /// The task was cancelled.
+    Cancelled,
+}
+
+impl<W: Effects> Drop for Task<W> {
+    fn drop(&mut self) {
+        let Parts { world, object, running, live, registry, number, .. } = &self.parts;
+        let is_requested = running.stopped.is_set() || registry.halt().is_some();
+        registry.remove(*number);
+        if object.end(&running.handler.id, is_requested) {
+            // The function may have written to the memo after the object was forgotten.
+            world.forget(&object.memo);
+        }
+        let (body, handler) = (&live.get(), &*running.handler);
+        running.span.in_scope(|| world.events().emit(&EngineEvent::TaskEnded { body, handler, is_requested }));
+        running.stopped.raise(StopFlag::Done);
+        running.ended.request("the task has ended");
+    }
+}
+
+impl<W: Effects> Task<W> {
+    /// Returns a task that has not begun.
+    pub(super) fn new(parts: Parts<W>) -> Self {
+        let record = Record::fresh(parts.world.clock().now(), None);
+        let error_delays = Backoff::new(Arc::clone(&parts.shared.error_delays));
+        Self { parts, record, patch: Patch::default(), error_delays }
+    }
+
+    /// Runs until the function has ended, or the task is asked to stop.
+    pub(super) async fn run(mut self) {
+        self.await_initial_delay().await;
+        let options = Arc::clone(&self.parts.options);
+        match &options.schedule {
+            Some(schedule) => self.run_timer(schedule).await,
+            None => self.run_daemon().await,
+        }
+    }
+
+    async fn await_initial_delay(&self) {
+        let delay = match self.parts.options.initial_delay {
+            None => return,
+            Some(Delay::Fixed(delay)) => delay,
+            Some(Delay::Expression(expression)) => match self.parts.world.evaluate_delay(&self.subject(), expression).await {
+                Ok(delay) => delay,
+                Err(error) => {
+                    let text = format!("{}: the initial delay cannot be computed: {error}", self.handler().title());
+                    self.log(&Message::error(text).followed_by("Beginning without a delay."));
+                    return;
+                }
+            },
+        };
+        self.pause(delay).await;
+    }
+
+    async fn run_daemon(&mut self) {
+        self.record = self.fresh_record();
+        while !self.is_stopped() {
+            match self.attempt_safely().await {
+                Attempted::Retry(delay) => self.pause(delay).await,
+                Attempted::Finished => break,
+                Attempted::Cancelled => return,
+            }
+        }
+        self.log(&spawning::end_message(self.handler(), self.is_stopped()));
+    }
+
+    async fn run_timer(&mut self, schedule: &Schedule) {
+        let mut changes = self.parts.object.changes();
+        self.record = self.fresh_record();
+        let mut phase = schedule.first(self.now());
+        while !self.is_stopped() {
+            let changed_at = changes.borrow_and_update().saturating_duration_since(self.parts.origin);
+            let (entered, step) = schedule.next(phase, self.now(), changed_at);
+            if entered == Phase::Quiet && phase != Phase::Quiet && (self.record.is_finished() || self.record.retries == 0) {
+                self.record = self.fresh_record();
+            }
+            phase = entered;
+            match step {
+                Step::Sleep(left) => self.pause(left).await,
+                Step::AwaitChange => tokio::select! {
+                    biased;
+                    () = self.parts.running.stopped.raised() => {}
+                    // The sender lives as long as the object, which this task holds.
+                    _ = changes.changed() => {}
+                },
+                Step::Call => {
+                    let began = self.now().elapsed;
+                    let retry = match self.attempt_safely().await {
+                        Attempted::Finished => None,
+                        Attempted::Retry(delay) => Some(delay),
+                        Attempted::Cancelled => return,
+                    };
+                    phase = schedule.after(Made { began, retry }, self.now());
+                }
+                Step::End => return,
+            }
+        }
+    }
+
+    /// Makes an attempt. A defect of the engine is logged, and counts as an arbitrary error.
+    async fn attempt_safely(&mut self) -> Attempted {
+        match AssertUnwindSafe(self.attempt()).catch_unwind().await {
+            Ok(attempted) => attempted,
+            Err(panic) => {
+                self.patch = Patch::default();
+                let (outcome, message) = self.judge(defect(&panic_text(&*panic)));
+                self.log(&message);
+                self.conclude(&outcome)
+            }
+        }
+    }
+
+    async fn attempt(&mut self) -> Attempted {
+        self.log(&attempt::announce(self.handler()));
+        let mut patch = std::mem::take(&mut self.patch);
+        let limited = attempt::check_limits(self.handler(), &self.record, self.parts.world.clock().now());
+        let (mut outcome, message) = if let Some(failed) = limited {
+            failed
+        } else {
+            let returned = self.call(patch).await;
+            if returned.is_cancelled && self.parts.running.cancelled.is_requested() {
+                self.log(&Message::warning(format!("{} is cancelled. Will escalate.", self.handler().title())));
+                return Attempted::Cancelled;
+            }
+            patch = returned.patch;
+            self.judge(returned.verdict)
+        };
+        self.log(&message);
+        self.emit_judged(&outcome);
+        if let Some(result) = outcome.result.take().filter(|result| !result.is_null()) {
+            patch.deliver(&self.handler().id, result);
+        }
+        if let Err(error) = self.send(patch).await {
+            let text = format!("the changes were refused: {error}");
+            if outcome.error.is_none() {
+                let (refused, message) = self.judge(Verdict::Failed { representation: text.clone(), text, trace: None });
+                self.log(&message);
+                self.emit_judged(&refused);
+                outcome = refused;
+            } else {
+                self.log(&Message::error(format!("{}: {text}", self.handler().title())));
+            }
+        }
+        self.conclude(&outcome)
+    }
+
+    async fn call(&self, patch: Patch) -> Returned {
+        let Parts { world, running, live, .. } = &self.parts;
+        let (body, handler, retry) = (&live.get(), self.handler(), self.record.retries);
+        let call = Call {
+            target: handler.target,
+            subject: self.subject(),
+            patch,
+            retry,
+            started: self.record.started.at,
+            param: handler.param.clone(),
+            subhandling: None,
+            stop: running.cancelled.clone(),
+            span: running.span.clone(),
+        };
+        world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
+        let called = AssertUnwindSafe(world.call(handler, call)).catch_unwind().await;
+        let returned = called.unwrap_or_else(|panic| Returned::new(defect(&panic_text(&*panic)), Patch::default()));
+        world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
+        returned
+    }
+
+    fn judge(&self, verdict: Verdict) -> (Outcome, Message) {
+        let now = self.parts.world.clock().now();
+        attempt::judge(self.handler(), &self.record, verdict, now, self.parts.shared.default_backoff)
+    }
+
+    fn emit_judged(&self, outcome: &Outcome) {
+        let (body, handler, retry) = (&self.parts.live.get(), self.handler(), self.record.retries);
+        self.parts.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome });
+    }
+
+    fn conclude(&mut self, outcome: &Outcome) -> Attempted {
+        self.record = self.record.after(outcome, self.parts.world.clock().now());
+        if outcome.is_final { Attempted::Finished } else { Attempted::Retry(outcome.delay.unwrap_or_default()) }
+    }
+
+    /// Sends a patch, and keeps the functions that could not be applied. If the server cannot be reached or has a transient error, the
+    /// patch is sent again after a pause; when the task is asked to stop, for the last time.
+    ///
+    /// # Errors
+    /// The text of the error if the patch itself is refused.
+    async fn send(&mut self, patch: Patch) -> Result<(), String> {
+        if patch.is_empty() {
+            return Ok(());
+        }
+        let mut is_throttled = false;
+        loop {
+            let is_last = is_throttled && self.is_stopped();
+            let Some(sent) = self.send_once(&patch).await else { return Ok(()) };
+            match sent {
+                Ok(remaining) => {
+                    self.error_delays.reset();
+                    self.patch = remaining;
+                    return Ok(());
+                }
+                Err(error) if is_refused(&error) => return Err(chain(&error)),
+                Err(error) if is_last => {
+                    let text = format!("{}: the changes are lost, since it must stop: {}", self.handler().title(), chain(&error));
+                    self.log(&Message::error(text));
+                    return Ok(());
+                }
+                Err(error) => {
+                    let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
+                    let text = format!("Throttling for {} seconds due to an unexpected error: {}", seconds(delay), chain(&error));
+                    self.log(&Message::error(text));
+                    self.pause(delay).await;
+                    is_throttled = true;
+                }
+            }
+        }
+    }
+
+    /// Sends a patch once; returns `None` if the task is cancelled, or the object has left it.
+    async fn send_once(&self, patch: &Patch) -> Option<Result<Patch, Error>> {
+        let Parts { world, object, running, live, .. } = &self.parts;
+        let (resource, body) = (object.resource()?, live.get());
+        tokio::select! {
+            biased;
+            () = running.cancelled.requested() => None,
+            sent = patching::send(&**world, &resource, &body, patch) => {
+                Some(sent.map(|applied| Patch { transforms: applied.remaining, ..Patch::default() }))
+            }
+        }
+    }
+
+    fn subject(&self) -> Subject {
+        let Parts { object, running, live, .. } = &self.parts;
+        let resource = object.resource().unwrap_or_default();
+        let object = Object { resource, body: live.get(), memo: Arc::clone(&object.memo) };
+        Subject::Background { object, live: Arc::clone(live), stopped: running.stopped.clone() }
+    }
+
+    fn fresh_record(&self) -> Record {
+        Record::fresh(self.parts.world.clock().now(), None)
+    }
+
+    fn now(&self) -> Now {
+        Now { elapsed: self.parts.origin.elapsed(), wall: self.parts.world.clock().now() }
+    }
+
+    /// Sleeps until the task is asked to stop.
+    async fn pause(&self, delay: Duration) {
+        if delay.is_zero() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = self.parts.running.stopped.raised() => {}
+            () = tokio::time::sleep(delay) => {}
+        }
+    }
+
+    fn handler(&self) -> &Handler {
+        &self.parts.running.handler
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.parts.running.stopped.is_set()
+    }
+
+    fn log(&self, message: &Message) {
+        self.parts.world.events().report_handling(&self.parts.live.get(), message);
+    }
+}
+
+fn defect(panic: &str) -> Verdict {
+    let text = format!("a defect of the engine: {panic}");
+    Verdict::Failed { representation: text.clone(), text, trace: None }
+}
+
+/// Tells whether the same patch would be refused again: it is invalid, or a function of it fails.
+fn is_refused(error: &Error) -> bool {
+    match error {
+        Error::Patch(error) => {
+            matches!(error, crate::cluster::Error::Transform(_)) || matches!(error.status(), Some(400 | 405 | 413 | 415 | 422))
+        }
+        _ => true,
+    }
+}

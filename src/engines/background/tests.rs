@@ -1,0 +1,320 @@
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{self, Applied};
+use crate::engines::effects::{Background, Environment, Indexing, Patcher, Scripts};
+use crate::engines::events::{EventSink, EventStream};
+use crate::handling::message::seconds;
+use crate::handling::spawning::Cancellation;
+use crate::handling::timer::{Rhythm, Schedule};
+use crate::handling::{Change, On, SpawningHandlers, Verdict};
+use crate::kit::Clock;
+use crate::object::{Body, BodyFunction, Patch, Reply, Resource, Transform};
+use crate::script::{Call, Object, Returned};
+
+/// What a call does.
+#[derive(Debug, Clone)]
+enum Act {
+    Return(Value),
+    /// Sets `status.x`.
+    Write(u64),
+    Panic,
+    /// Ends when it is asked to stop.
+    Obey,
+    /// Ends when it is cancelled.
+    Ignore,
+}
+
+/// One object with a handler: its calls follow the acts, the last of which repeats.
+struct World {
+    clock: Clock,
+    events: EventStream,
+    lines: Arc<Mutex<Vec<String>>>,
+    acts: Mutex<VecDeque<Act>>,
+    answers: Mutex<VecDeque<Result<Applied, Error>>>,
+    background: OnceLock<BackgroundTasks<World>>,
+    handler: Arc<Handler>,
+}
+
+struct Lines {
+    lines: Arc<Mutex<Vec<String>>>,
+    began: Instant,
+}
+
+impl EventSink for Lines {
+    fn accept(&self, event: &EngineEvent<'_>) {
+        let line = match event {
+            EngineEvent::Message(message) => message.to_string(),
+            EngineEvent::TaskStarted { .. } => "started".to_owned(),
+            EngineEvent::TaskEnded { is_requested, .. } => format!("ended, requested: {is_requested}"),
+            EngineEvent::PatchPrepared { patch, .. } => format!("patch {} and {} functions", json!(patch.merge), patch.transforms.len()),
+            _ => return,
+        };
+        self.lines.lock().push(format!("{} {line}", seconds(self.began.elapsed())));
+    }
+}
+
+impl World {
+    fn of(on: On, cancellation: Cancellation, acts: &[Act]) -> Arc<Self> {
+        let lines = Arc::default();
+        let events = EventStream::default().with(Arc::new(Lines { lines: Arc::clone(&lines), began: Instant::now() }));
+        let world = Arc::new(Self {
+            clock: Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()),
+            events,
+            lines,
+            acts: Mutex::new(acts.iter().cloned().collect()),
+            answers: Mutex::default(),
+            background: OnceLock::new(),
+            handler: Arc::new(Handler::simple("t", on)),
+        });
+        let pause = Duration::from_mins(1);
+        let schedule = (on == On::Timer).then_some(Schedule { rhythm: Rhythm::Interval { pause, is_sharp: false }, idle: None });
+        let options = BackgroundOptions {
+            tasks: HashMap::from([(0, Arc::new(TaskOptions { initial_delay: None, schedule, cancellation }))]),
+            instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
+            default_backoff: Duration::from_secs(5),
+            error_delays: [1, 2].map(Duration::from_secs).into(),
+        };
+        assert!(world.background.set(BackgroundTasks::new(Arc::downgrade(&world), options)).is_ok());
+        world
+    }
+
+    fn tasks(&self) -> &BackgroundTasks<Self> {
+        self.background.get().unwrap()
+    }
+
+    /// Processes an event of the object, and returns the delays of its cycle.
+    async fn see(&self, event_kind: EventKind, metadata: Value) -> Vec<Duration> {
+        let mut body = json!({"metadata": {"name": "x", "uid": "u"}});
+        body["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        let object = Object { resource: Arc::default(), body: Body::from(body), memo: Arc::from("op/u") };
+        let handlers = SpawningHandlers::of([Arc::clone(&self.handler)]);
+        let event = ObjectEvent { object: &object, event_kind, change: &Change::default(), handlers: &handlers };
+        self.tasks().update(event).await.unwrap().delays
+    }
+
+    async fn add(&self) {
+        assert!(self.see(EventKind::Added, json!({})).await.is_empty());
+    }
+
+    fn refuse(&self, statuses: &[u16]) {
+        let errors = statuses.iter().map(|status| Err(cluster::Error::of_answer(*status, None, b"").into()));
+        self.answers.lock().extend(errors);
+    }
+
+    /// Returns the lines since the last call, after a time.
+    async fn after(&self, time: u64) -> Vec<String> {
+        tokio::time::sleep(Duration::from_secs(time)).await;
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+impl Scripts for World {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        let act = {
+            let mut acts = self.acts.lock();
+            if acts.len() > 1 { acts.pop_front() } else { acts.front().cloned() }
+        };
+        async move {
+            let Subject::Background { stopped, .. } = &call.subject else { panic!("only tasks are called") };
+            let mut patch = call.patch;
+            match act.expect("there is an act for each call") {
+                Act::Return(value) => return Returned::new(Verdict::Returned(Some(value)), patch),
+                Act::Write(number) => drop(patch.set(&["status", "x"], number.into())),
+                Act::Panic => panic!("no way"),
+                Act::Obey => stopped.raised().await,
+                Act::Ignore => {
+                    call.stop.requested().await;
+                    return Returned { is_cancelled: true, ..Returned::new(Verdict::Returned(None), patch) };
+                }
+            }
+            Returned::new(Verdict::Returned(None), patch)
+        }
+        .boxed()
+    }
+
+    fn evaluate<'a>(&'a self, _: &'a Subject, _: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        std::future::ready(Ok(true)).boxed()
+    }
+
+    fn forget(&self, memo: &Arc<str>) {
+        self.lines.lock().push(format!("forgotten {memo}"));
+    }
+}
+
+impl Patcher for World {
+    fn apply<'a>(&'a self, _: &'a Resource, _: &'a Body, _: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+        let answer = self.answers.lock().pop_front().unwrap_or_else(|| Ok(Applied::default()));
+        std::future::ready(answer).boxed()
+    }
+}
+
+impl Background for World {}
+
+impl Indexing for World {}
+
+impl Environment for World {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
+
+impl Effects for World {
+    fn events(&self) -> &EventStream {
+        &self.events
+    }
+}
+
+fn polled() -> Cancellation {
+    Cancellation { backoff: None, timeout: None, polling: Duration::from_secs(20) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_call_counts_as_an_arbitrary_error() {
+    let world = World::of(On::Timer, polled(), &[Act::Panic, Act::Return(json!(7))]);
+    world.add().await;
+    let lines = world.after(6).await;
+    let expected = [
+        "0 started",
+        "0 Timer 't' is invoked.",
+        "0 Timer 't' failed with an exception and will try again in 5 seconds: a defect of the engine: no way",
+        "5 Timer 't' is invoked.",
+        "5 Timer 't' succeeded.",
+        "5 patch {\"status\":{\"t\":7}} and 0 functions",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again() {
+    let world = World::of(On::Daemon, polled(), &[Act::Obey]);
+    world.add().await;
+    world.after(1).await;
+    world.tasks().pause().await;
+    world.add().await;
+    let expected =
+        ["1 Daemon 't' succeeded.", "1 Daemon 't' has exited on request and will not be retried or restarted.", "1 ended, requested: true"];
+    assert_eq!(world.after(1).await, expected);
+    world.tasks().resume();
+    world.add().await;
+    assert_eq!(world.after(1).await, ["2 started", "2 Daemon 't' is invoked."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_ignores_the_exit_is_cancelled_at_last() {
+    let world = World::of(On::Daemon, polled(), &[Act::Ignore]);
+    world.add().await;
+    world.after(1).await;
+    world.tasks().end().await;
+    world.add().await;
+    let expected = [
+        "1 Daemon 't' did not exit in time. Leaving it orphaned.",
+        "6 Daemon 't' is cancelled. Will escalate.",
+        "6 ended, requested: true",
+    ];
+    assert_eq!(world.after(0).await, expected);
+    assert!(!world.tasks().has_tasks("op/u"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_stops_in_time_needs_no_further_cycle() {
+    let deleting = || json!({"deletionTimestamp": "2020-01-01T00:00:00Z"});
+    let obedient = World::of(On::Daemon, polled(), &[Act::Obey]);
+    obedient.add().await;
+    obedient.after(1).await;
+    assert!(obedient.see(EventKind::Modified, deleting()).await.is_empty());
+    let limits = Cancellation { timeout: Some(Duration::from_secs(3)), ..polled() };
+    let cancelled = World::of(On::Daemon, limits, &[Act::Ignore]);
+    cancelled.add().await;
+    cancelled.after(1).await;
+    assert!(cancelled.see(EventKind::Modified, deleting()).await.is_empty());
+    let deaf = World::of(On::Daemon, polled(), &[Act::Ignore]);
+    deaf.add().await;
+    deaf.after(1).await;
+    assert_eq!(deaf.see(EventKind::Modified, deleting()).await, [Duration::from_secs(20)]);
+    assert_eq!(deaf.see(EventKind::Modified, deleting()).await, [Duration::from_secs(20)]);
+    assert!(deaf.tasks().has_tasks("op/u") && !obedient.tasks().has_tasks("op/u"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_deleted_object_are_stopped_and_none_is_started() {
+    let world = World::of(On::Daemon, polled(), &[Act::Obey]);
+    world.see(EventKind::Deleted, json!({})).await;
+    assert!(world.after(1).await.is_empty());
+    world.add().await;
+    world.after(1).await;
+    assert!(world.tasks().has_tasks("op/u"));
+    assert!(world.see(EventKind::Deleted, json!({})).await.is_empty());
+    let lines = world.after(1).await;
+    assert_eq!(lines[2..], ["forgotten op/u", "2 ended, requested: true"], "the memo may have been written to since the deletion");
+    assert!(!world.tasks().has_tasks("op/u"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_is_sent_again_until_it_is_stored() {
+    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    world.refuse(&[503, 409, 403]);
+    world.add().await;
+    let lines = world.after(70).await;
+    let patches: Vec<&str> = lines.iter().filter(|line| line.contains("patch")).map(String::as_str).collect();
+    let first = "patch {\"status\":{\"x\":1}} and 0 functions";
+    assert_eq!(
+        patches,
+        [
+            format!("0 {first}"),
+            format!("1 {first}"),
+            format!("3 {first}"),
+            format!("5 {first}"),
+            "65 patch {\"status\":{\"x\":2}} and 0 functions".into()
+        ]
+    );
+    assert!(lines.contains(&"1 Throttling for 2 seconds due to an unexpected error: HTTP 409 (Conflict)".to_owned()), "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopping_task_sends_its_patch_for_the_last_time() {
+    let world = World::of(On::Timer, polled(), &[Act::Write(1)]);
+    world.refuse(&[503, 503]);
+    world.add().await;
+    tokio::task::yield_now().await;
+    world.tasks().end().await;
+    let lines = world.after(1).await;
+    let lost = "0 Timer 't': the changes are lost, since it must stop: HTTP 503 (Service Unavailable)".to_owned();
+    assert!(lines.contains(&lost) && lines.last().is_some_and(|line| line.contains("ended")), "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_patch_is_an_error_of_the_attempt() {
+    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    world.refuse(&[422]);
+    world.add().await;
+    let lines = world.after(6).await;
+    let text = "the changes were refused: HTTP 422 (Unprocessable Entity)";
+    let failed = format!("0 Timer 't' failed with an exception and will try again in 5 seconds: {text}");
+    assert_eq!(lines[4], failed, "{lines:#?}");
+    assert_eq!(lines.last().unwrap(), "5 patch {\"status\":{\"x\":2}} and 0 functions");
+}
+
+#[derive(Debug)]
+struct Unneeded;
+
+impl BodyFunction for Unneeded {
+    fn start(&self, body: Value, reply: Reply) {
+        reply(Ok(body));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn functions_that_met_a_conflict_are_passed_to_the_next_call() {
+    let world = World::of(On::Timer, polled(), &[Act::Write(1), Act::Write(2)]);
+    let remaining = vec![Transform::Function(Arc::new(Unneeded))];
+    world.answers.lock().push_back(Ok(Applied { remaining, ..Applied::default() }));
+    world.add().await;
+    let lines = world.after(61).await;
+    assert_eq!(lines.last().unwrap(), "60 patch {\"status\":{\"x\":2}} and 1 functions", "{lines:#?}");
+}

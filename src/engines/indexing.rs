@@ -1,0 +1,157 @@
+//! Fills the indexes: calls the index handlers for each event of an object, and changes its entries as `handling::indexing` decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::effects::{Environment, IndexEvent, Scripts};
+use super::error::Error;
+use super::events::EventStream;
+use super::readiness::Readiness;
+use crate::handling::index::Member;
+use crate::handling::indexing::{self, Effect, FailingIndexers, IndexPlan};
+use crate::handling::{Answers, Handler, Message, Outcome, Record, Unsettled, attempt, filter};
+use crate::object::{EventKind, Patch};
+use crate::script::{Call, Evaluation, IndexEntries, Indexes, Subject};
+
+/// The indexes of one operator, and the retry state of their handlers, which is in memory only.
+#[derive(Debug, Default)]
+pub struct Indexer {
+    indexes: Arc<Indexes>,
+    readiness: Arc<Readiness>,
+    /// The failing handlers of each object, by unique id. Most objects have none.
+    failing: Mutex<HashMap<Box<str>, FailingIndexers>>,
+}
+
+impl Indexer {
+    /// Returns the indexer of these indexes.
+    pub fn new(indexes: Arc<Indexes>) -> Self {
+        Self { indexes, ..Self::default() }
+    }
+
+    /// Returns the readiness of the indexes.
+    pub fn readiness(&self) -> &Arc<Readiness> {
+        &self.readiness
+    }
+
+    /// Removes an object that is deleted, or no longer watched.
+    pub fn remove(&self, uid: &str) {
+        self.failing.lock().remove(uid);
+        self.indexes.remove(uid);
+    }
+
+    /// Indexes an object at an event: calls its handlers one after another, and changes its entries.
+    ///
+    /// # Errors
+    /// If a filter fails, or a call is cancelled. The entries of the handlers before it are changed already.
+    pub async fn index<W: Scripts + Environment>(&self, world: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
+        let member = Member::of(&event.object.body);
+        if event.event_kind == EventKind::Deleted {
+            self.remove(member.uid());
+            return Ok(());
+        }
+        let failing = self.failing.lock().get(member.uid()).cloned().unwrap_or_default();
+        let plan = planned(world, &event, &failing, world.clock().now()).await?;
+        for index in plan.remove.iter().filter_map(|name| self.indexes.get(name)) {
+            index.remove(member.uid());
+        }
+        for handler in plan.call {
+            let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(world.clock().now(), None));
+            let (outcome, message, entries) = attempt(world, handler, &record, &event).await?;
+            log_tersely(events, message);
+            let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), world.clock().now());
+            self.change(&handler.id, &member, effect, entries.unwrap_or_default());
+            self.keep_record(member.uid(), &handler.id, record);
+        }
+        Ok(())
+    }
+
+    fn change(&self, name: &str, member: &Member, effect: Effect, entries: IndexEntries) {
+        let Some(index) = self.indexes.get(name) else { return };
+        match effect {
+            Effect::Keep => {}
+            Effect::Replace => index.replace(member, entries),
+            Effect::Remove => index.remove(member.uid()),
+        }
+    }
+
+    fn keep_record(&self, uid: &str, id: &str, record: Option<Record>) {
+        let mut failing = self.failing.lock();
+        match record {
+            Some(record) => drop(failing.entry(uid.into()).or_default().insert(id.to_owned(), record)),
+            None => {
+                if let Some(records) = failing.get_mut(uid) {
+                    records.remove(id);
+                    if records.is_empty() {
+                        failing.remove(uid);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Decides as soon as all expressions of filters are evaluated.
+async fn planned<'a, W: Scripts>(
+    world: &W,
+    event: &IndexEvent<'a>,
+    failing: &FailingIndexers,
+    now: Timestamp,
+) -> Result<IndexPlan<'a>, Error> {
+    let view = filter::View { body: &event.object.body, change: None };
+    let subject = Subject::Index { object: event.object.clone() };
+    let mut answers = Answers::default();
+    loop {
+        let questions = match indexing::plan(event.handlers, failing, view, &answers, now) {
+            Ok(plan) => return Ok(plan),
+            Err(Unsettled::Questions(questions)) => questions,
+            Err(Unsettled::Malformed(problem)) => return Err(Error::Malformed(problem)),
+        };
+        for question in questions {
+            let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
+            let holds = world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
+            answers.keep(question, holds);
+        }
+    }
+}
+
+/// Makes one attempt of a handler, unless its limits are reached.
+async fn attempt<W: Scripts + Environment>(
+    world: &W,
+    handler: &Handler,
+    record: &Record,
+    event: &IndexEvent<'_>,
+) -> Result<(Outcome, Message, Option<IndexEntries>), Error> {
+    if let Some((outcome, message)) = attempt::check_limits(handler, record, world.clock().now()) {
+        return Ok((outcome, message, None));
+    }
+    let returned = world.call(handler, call(handler, record, event)).await;
+    if returned.is_cancelled {
+        return Err(Error::Cancelled);
+    }
+    let (outcome, message) = attempt::judge(handler, record, returned.verdict, world.clock().now(), event.default_backoff);
+    Ok((outcome, message, returned.entries))
+}
+
+fn call(handler: &Handler, record: &Record, event: &IndexEvent<'_>) -> Call {
+    Call {
+        target: handler.target,
+        subject: Subject::Index { object: event.object.clone() },
+        // Index functions have no patch.
+        patch: Patch::default(),
+        retry: record.retries,
+        started: record.started.at,
+        param: handler.param.clone(),
+        subhandling: None,
+        stop: event.stop.clone(),
+        span: event.span.clone(),
+    }
+}
+
+fn log_tersely(events: &EventStream, message: Message) {
+    if let Some(level) = message.level.terse() {
+        events.log_message(&Message { level, ..message });
+    }
+}

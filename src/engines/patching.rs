@@ -1,0 +1,40 @@
+//! Sends the patch of an object, and reports what became of it.
+
+use serde_json::{Value, json};
+
+use super::effects::Effects;
+use super::error::Error;
+use super::events::EngineEvent;
+use crate::cluster::Applied;
+use crate::handling::Message;
+use crate::object::{Body, Item, Patch, Resource};
+
+/// Sends a patch.
+///
+/// # Errors
+/// If the API server refuses it or cannot be reached, or a transformation fails.
+pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
+    let events = world.events();
+    events.emit(&EngineEvent::PatchPrepared { body, patch });
+    let applied = world.apply(resource, body, patch).await?;
+    events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
+    if applied.is_gone {
+        events.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));
+    }
+    if !applied.remaining.is_empty() {
+        events.log_message(
+            &Message::debug("Could not apply the patch in full due to conflicts with newer changes. Will try on the next cycle soon.")
+                .followed_by(format!("Remaining: {} functions.", applied.remaining.len())),
+        );
+    }
+    if !applied.inconsistencies.is_empty() {
+        let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
+        events.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
+    }
+    Ok(applied)
+}
+
+/// Returns a difference in kopf's form.
+pub fn diff_item(item: &Item) -> Value {
+    json!([item.op.as_str(), item.path, item.old, item.new])
+}

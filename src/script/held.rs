@@ -1,0 +1,105 @@
+//! What a call holds of the operator's shared state: some of it until its next wait, locks until its end.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::index::SharedIndex;
+use super::plain::Plain;
+use super::shared::LockGuard;
+use crate::handling::index::Entries;
+
+/// The state of one call.
+#[derive(Default)]
+pub(super) struct Held {
+    /// The entries of the indexes read since the last wait.
+    snapshots: RefCell<Vec<(Arc<SharedIndex>, Entries<Plain>)>>,
+    /// The turn at the shared data, from the first access since the last wait.
+    turn: RefCell<Option<OwnedSemaphorePermit>>,
+    locks: RefCell<Vec<LockGuard>>,
+    /// The number of running functions of `shared.update`.
+    updates: Cell<usize>,
+    /// The number of the call, once it wants a lock.
+    call: Cell<Option<u64>>,
+}
+
+impl Held {
+    /// Returns the entries of an index: those of the first read since the last wait.
+    pub(super) fn snapshot(&self, index: &Arc<SharedIndex>) -> Entries<Plain> {
+        let mut snapshots = self.snapshots.borrow_mut();
+        if let Some((_, entries)) = snapshots.iter().find(|(known, _)| Arc::ptr_eq(known, index)) {
+            return entries.clone();
+        }
+        let entries = index.entries();
+        snapshots.push((Arc::clone(index), entries.clone()));
+        entries
+    }
+
+    /// Tells whether the call has its turn at the shared data.
+    pub(super) fn has_turn(&self) -> bool {
+        self.turn.borrow().is_some()
+    }
+
+    /// Keeps the turn at the shared data until the next wait.
+    pub(super) fn keep_turn(&self, turn: OwnedSemaphorePermit) {
+        *self.turn.borrow_mut() = Some(turn);
+    }
+
+    /// Returns the number of the call among those that want locks.
+    pub(super) fn call(&self, next: impl FnOnce() -> u64) -> u64 {
+        let call = self.call.get().unwrap_or_else(next);
+        self.call.set(Some(call));
+        call
+    }
+
+    /// Tells whether the call has a lock.
+    pub(super) fn has_lock(&self, key: &str) -> bool {
+        self.locks.borrow().iter().any(|lock| lock.key() == key)
+    }
+
+    /// Keeps a lock until the call releases it or ends.
+    pub(super) fn keep_lock(&self, lock: LockGuard) {
+        self.locks.borrow_mut().push(lock);
+    }
+
+    /// Releases a lock; returns whether the call had it.
+    pub(super) fn release_lock(&self, key: &str) -> bool {
+        let mut locks = self.locks.borrow_mut();
+        let count = locks.len();
+        locks.retain(|lock| lock.key() != key);
+        locks.len() < count
+    }
+
+    /// Marks the call as running a function of `shared.update`, which must not wait, while the guard exists.
+    pub(super) fn updating(&self) -> Updating<'_> {
+        self.updates.set(self.updates.get() + 1);
+        Updating(self)
+    }
+
+    /// Tells whether the call runs a function of `shared.update`.
+    pub(super) fn is_updating(&self) -> bool {
+        self.updates.get() > 0
+    }
+
+    /// Releases what is not kept during a wait.
+    pub(super) fn release_for_wait(&self) {
+        self.snapshots.take();
+        self.turn.take();
+    }
+
+    /// Releases everything at the end of the call.
+    pub(super) fn release(&self) {
+        self.release_for_wait();
+        self.locks.take();
+    }
+}
+
+/// Marks a call as running a function of `shared.update`.
+pub(super) struct Updating<'a>(&'a Held);
+
+impl Drop for Updating<'_> {
+    fn drop(&mut self) {
+        self.0.updates.set(self.0.updates.get().saturating_sub(1));
+    }
+}
