@@ -81,11 +81,11 @@ impl Cluster {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), settings, script);
         let mut cluster = Self { api, clock, monitor: Arc::default(), stop, tasks, operator: None, folder };
-        cluster.serve().await;
+        cluster.serve();
         cluster
     }
 
-    async fn serve(&mut self) {
+    fn serve(&mut self) {
         let loaded = manifest::load(&[self.folder.path().join("operator.yaml")]);
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let operator = loaded.operators.into_iter().next().unwrap();

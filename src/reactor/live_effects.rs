@@ -95,6 +95,10 @@ impl Scripts for HostScripts {
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         self.host.evaluate(&self.scripts, subject, evaluation).boxed()
     }
+
+    fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+        self.host.evaluate_delay(&self.scripts, subject, delay).boxed()
+    }
 }
 
 impl Patcher for LiveEffects {

@@ -32,8 +32,19 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless all its scenarios are skipped.
-const EXAMPLES: [&str; 11] =
-    ["01-minimal", "02-children", "03-exceptions", "04-events", "05-handlers", "07-subhandlers", "08-events", "11-filtering", "14-daemons", "15-timers", "database"];
+const EXAMPLES: [&str; 11] = [
+    "01-minimal",
+    "02-children",
+    "03-exceptions",
+    "04-events",
+    "05-handlers",
+    "07-subhandlers",
+    "08-events",
+    "11-filtering",
+    "14-daemons",
+    "15-timers",
+    "database",
+];
 
 /// Limit of the real time of a step.
 const SOON: Duration = Duration::from_secs(5);
