@@ -103,7 +103,7 @@ impl Cluster {
             exit_timeouts: ExitTimeouts::default(),
             endpoints: Endpoints::default(),
         };
-        let serving = operator::serve(operator, access, shared, self.stop.clone());
+        let serving = Box::pin(operator::serve(operator, access, shared, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));
     }
 
