@@ -27,7 +27,7 @@ use crate::engines::events::EngineEvent;
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The panic after a call that nobody has cancelled.
+/// The text of the panic after a call that ended although no stop was requested.
 const CANCELLED: &str = "a call was cancelled, though the operator does not stop";
 
 /// Parses an object; a function pointer, so that tests can make it fail.

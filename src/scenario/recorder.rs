@@ -54,7 +54,7 @@ impl EventSink for TimelineRecorder {
                 } else {
                     self.invariants.called(self.process, body, handler, reason, retry);
                 }
-                // A daemon runs as long as its object exists: nobody waits for its end.
+                // A daemon runs as long as its object exists: `settle` must not wait for its end.
                 if handler.on != On::Daemon {
                     self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
                 }

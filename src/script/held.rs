@@ -46,7 +46,7 @@ impl Held {
         *self.turn.borrow_mut() = Some(turn);
     }
 
-    /// Returns the number of the call among those that want locks.
+    /// Returns the number that identifies the call in the wait for locks; `next` gives one to a call without a number.
     pub(super) fn call(&self, next: impl FnOnce() -> u64) -> u64 {
         let call = self.call.get().unwrap_or_else(next);
         self.call.set(Some(call));

@@ -56,7 +56,7 @@ impl SharedData {
         self.values.lock().get(key).cloned()
     }
 
-    /// Sets a value; nothing removes it.
+    /// Sets a value, or removes it if there is none.
     fn set(&self, key: &str, value: Option<Plain>) {
         let mut values = self.values.lock();
         match value {

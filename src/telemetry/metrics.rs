@@ -1,6 +1,6 @@
 //! The metrics of the process, in the text format of Prometheus. No label has the name of an object.
 //!
-//! Everything is counted in memory by atomic numbers; the text is made when somebody asks for it.
+//! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod table;
 

@@ -17,7 +17,7 @@ use super::{Activities, ActivityError, Attempts, title};
 /// How long results are kept, from the end of their run.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// Time limit of a run: whoever asks must not hang.
+/// Time limit of a run: a request to the endpoint must get an answer.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The results of the probes, in the order of declaration.

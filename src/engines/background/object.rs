@@ -92,7 +92,7 @@ impl ObjectTasks {
         state.is_gone && state.running.is_empty()
     }
 
-    /// Returns the ids of the running tasks, and of those that ended on their own.
+    /// Returns the ids of the running tasks, and the ids of the tasks that ended on their own.
     pub(super) fn ids(&self) -> (BTreeSet<String>, BTreeSet<String>) {
         let state = self.state.lock();
         (state.running.keys().cloned().collect(), state.ended.clone())
