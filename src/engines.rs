@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod patching;
 pub mod posting;
 pub mod readiness;
+pub mod settling;
 
 pub use activities::{Activities, ActivityError};
 pub use background::BackgroundTasks;

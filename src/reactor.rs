@@ -27,7 +27,7 @@ pub mod worker;
 pub use activity::ActivityMonitor;
 pub use built_in_credentials::BuiltInCredentials;
 pub use cycle::Served;
-pub use live_effects::LiveEffects;
+pub use live_effects::{HostScripts, LiveEffects};
 pub use mailbox::{Event, Mailbox};
 pub use memory::Memories;
 pub use observer::{Observer, Scope};

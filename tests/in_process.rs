@@ -13,9 +13,9 @@ use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest::settings::Posting;
 use kopfd::object::{Body, EventKind, Patch, Selector};
-use kopfd::reactor::LiveEffects;
 use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
+use kopfd::reactor::{HostScripts, LiveEffects};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
 use serde_json::{Value, json};
@@ -93,8 +93,8 @@ async fn what_scripts_write_is_told_by_the_whole_object() {
 async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> LiveEffects {
     let client = client(api, Networking::default(), clock).await;
     let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
-    let scripts = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
-    LiveEffects::new(host, scripts, client, clock.clone())
+    let installed = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
+    LiveEffects::new(Arc::new(HostScripts { host, installed }), client, clock.clone())
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, bootstrap};
+use kopfd::cluster::Options;
 use kopfd::cluster::in_process::InProcess;
 use kopfd::engines::{Endpoints, EventStream};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -15,7 +15,7 @@ use kopfd::manifest;
 use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Scope};
-use kopfd::script::{Credentials, Threads};
+use kopfd::script::Threads;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,19 +33,6 @@ struct Cluster {
     tasks: Tasks<()>,
     operator: Option<JoinHandle<()>>,
     folder: tempfile::TempDir,
-}
-
-/// There are no built-in logins here.
-struct NoCredentials;
-
-impl Credentials for NoCredentials {
-    fn service_account(&self) -> BoxFuture<'_, Result<Option<Value>, String>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn kubeconfig(&self, _context: Option<String>) -> BoxFuture<'_, Result<Option<Value>, String>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
 }
 
 fn configmap(name: &str, team: &str) -> Value {
@@ -90,7 +77,7 @@ impl Cluster {
         assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
         let operator = loaded.operators.into_iter().next().unwrap();
         let login = Box::new(InProcess::new(Service::new(self.api.clone())));
-        let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(NoCredentials) };
+        let access = Access { login, ..Access::of_process(Options::default(), ServerChoice::Default) };
         let shared = Shared {
             clock: self.clock.clone(),
             scope: Scope::Cluster,

@@ -22,14 +22,14 @@ use crate::apiserver::http::kubeconfig::Kubeconfig;
 use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
-use crate::cluster::config::{self, BuiltIn, CredentialSources};
+use crate::cluster::config;
 use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, BuiltInCredentials, Scope};
+use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::Threads;
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -329,12 +329,8 @@ impl Revision {
 
 /// Returns the access of operators to the embedded API server: login functions run, but do not choose another server.
 fn access(kubeconfig: &Path) -> Access {
-    let built_in = || config::Options { kubeconfig: Some(kubeconfig.to_owned()), ..config::Options::default() };
-    Access {
-        login: Box::new(BuiltIn::new(built_in(), CredentialSources::of_process())),
-        server: ServerChoice::Default,
-        credentials: Arc::new(BuiltInCredentials::of_process(built_in())),
-    }
+    let options = config::Options { kubeconfig: Some(kubeconfig.to_owned()), ..config::Options::default() };
+    Access::of_process(options, ServerChoice::Default)
 }
 
 /// The signals that end the command.

@@ -1,23 +1,22 @@
 //! `kopfd run`: runs operators on a cluster until a signal arrives.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::cluster::config::{self, BuiltIn, CredentialSources};
+use crate::cluster::config;
 use crate::engines::endpoints::server::Server;
 use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Ended, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
+use crate::reactor::Scope;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{BuiltInCredentials, Scope};
 use crate::script::{Problem, Threads};
 use crate::telemetry::{self, Verbosity};
 
@@ -248,13 +247,9 @@ pub(super) fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
 }
 
 fn access(options: &Options) -> Access {
-    let built_in =
-        || config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..config::Options::default() };
-    Access {
-        login: Box::new(BuiltIn::new(built_in(), CredentialSources::of_process())),
-        server: ServerChoice::Declared,
-        credentials: Arc::new(BuiltInCredentials::of_process(built_in())),
-    }
+    let Options { kubeconfig, context, .. } = options;
+    let options = config::Options { kubeconfig: kubeconfig.clone(), context: context.clone(), ..config::Options::default() };
+    Access::of_process(options, ServerChoice::Declared)
 }
 
 fn script_problem(problem: &Problem) -> String {

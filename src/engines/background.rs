@@ -21,12 +21,13 @@ use tracing::Instrument as _;
 use super::effects::{Effects, ObjectEvent};
 use super::error::Error;
 use super::events::EngineEvent;
+use super::settling::settled;
 use crate::handling::filter::{Answers, View};
 use crate::handling::spawning::{self, BackgroundDemand, RunningTasks, StopReason};
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
 use crate::object::EventKind;
-use crate::script::{Evaluation, LiveBody, Stopped, Subject};
+use crate::script::{LiveBody, Stopped, Subject};
 use crate::telemetry::object_span;
 
 use object::ObjectTasks;
@@ -88,29 +89,21 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         Ok(BackgroundDemand { demand_finalizer: planned.demand_finalizer, delays })
     }
 
-    /// Decides again as long as further expressions must be evaluated.
+    /// Decides which tasks are started and stopped.
     async fn plan(&self, world: &W, object: &ObjectTasks, event: &ObjectEvent<'_>) -> Result<Planned, Error> {
         let view = View { body: &event.object.body, change: None };
-        let mut answers = Answers::default();
-        loop {
+        let subject = || {
+            let live = LiveBody::new(event.object.body.clone());
+            Subject::Background { object: event.object.clone(), live, stopped: Stopped::default() }
+        };
+        let decide = |answers: &Answers| {
             let (running, ended) = object.ids();
             let tasks = RunningTasks { running: &running, ended: &ended, halt: self.registry.halt() };
-            let questions = match spawning::plan(event.handlers, tasks, view, &answers) {
-                Ok(plan) => {
-                    let spawn = plan.spawn.iter().filter_map(|handler| event.handlers.shared(handler)).collect();
-                    return Ok(Planned { spawn, stop: plan.stop, demand_finalizer: plan.demand_finalizer });
-                }
-                Err(Unsettled::Questions(questions)) => questions,
-                Err(Unsettled::Malformed(problem)) => return Err(Error::Malformed(problem)),
-            };
-            let live = LiveBody::new(event.object.body.clone());
-            let subject = Subject::Background { object: event.object.clone(), live, stopped: Stopped::default() };
-            for question in questions {
-                let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
-                let holds = world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
-                answers.keep(question, holds);
-            }
-        }
+            let plan = spawning::plan(event.handlers, tasks, view, answers)?;
+            let spawn = plan.spawn.iter().filter_map(|handler| event.handlers.shared(handler)).collect();
+            Ok::<_, Unsettled>(Planned { spawn, stop: plan.stop, demand_finalizer: plan.demand_finalizer })
+        };
+        settled(world, subject, decide).await
     }
 
     fn spawn(&self, world: &Arc<W>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, event: &ObjectEvent<'_>) {

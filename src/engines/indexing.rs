@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::effects::{Environment, IndexEvent, Scripts};
 use super::error::Error;
 use super::events::EventStream;
 use super::readiness::Readiness;
+use super::settling::settled;
 use crate::handling::index::Member;
-use crate::handling::indexing::{self, Effect, FailingIndexers, IndexPlan};
-use crate::handling::{Answers, Handler, Message, Outcome, Record, Unsettled, attempt, filter};
+use crate::handling::indexing::{self, Effect, FailingIndexers};
+use crate::handling::{Handler, Message, Outcome, Record, attempt, filter};
 use crate::object::{EventKind, Patch};
-use crate::script::{Call, Evaluation, IndexEntries, Indexes, Subject};
+use crate::script::{Call, IndexEntries, Indexes, Subject};
 
 /// The indexes of one operator, and the retry state of their handlers, which is in memory only.
 #[derive(Debug, Default)]
@@ -53,7 +53,9 @@ impl Indexer {
             return Ok(());
         }
         let failing = self.failing.lock().get(member.uid()).cloned().unwrap_or_default();
-        let plan = planned(world, &event, &failing, world.clock().now()).await?;
+        let (view, now) = (filter::View { body: &event.object.body, change: None }, world.clock().now());
+        let subject = || Subject::Index { object: event.object.clone() };
+        let plan = settled(world, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
         for index in plan.remove.iter().filter_map(|name| self.indexes.get(name)) {
             index.remove(member.uid());
         }
@@ -89,30 +91,6 @@ impl Indexer {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Decides as soon as all expressions of filters are evaluated.
-async fn planned<'a, W: Scripts>(
-    world: &W,
-    event: &IndexEvent<'a>,
-    failing: &FailingIndexers,
-    now: Timestamp,
-) -> Result<IndexPlan<'a>, Error> {
-    let view = filter::View { body: &event.object.body, change: None };
-    let subject = Subject::Index { object: event.object.clone() };
-    let mut answers = Answers::default();
-    loop {
-        let questions = match indexing::plan(event.handlers, failing, view, &answers, now) {
-            Ok(plan) => return Ok(plan),
-            Err(Unsettled::Questions(questions)) => questions,
-            Err(Unsettled::Malformed(problem)) => return Err(Error::Malformed(problem)),
-        };
-        for question in questions {
-            let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
-            let holds = world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
-            answers.keep(question, holds);
         }
     }
 }

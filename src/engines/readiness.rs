@@ -157,10 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn long_waits_are_reported_with_their_reasons() {
-        let messages: Arc<Mutex<Vec<String>>> = Arc::default();
-        let collected = Arc::clone(&messages);
-        let clock = crate::kit::Clock::system();
-        let _guard = crate::telemetry::listen(tracing::Level::WARN, clock, move |line| collected.lock().push(line.message));
+        let (messages, _guard) = crate::telemetry::collect_messages(tracing::Level::WARN);
         let readiness = Arc::new(Readiness::default());
         let blockers = (readiness.block_for_list("pods.v1".to_owned()), readiness.block(), readiness.block());
         let warn = tokio::time::timeout(Duration::from_secs(100), readiness.warn_of_waits());

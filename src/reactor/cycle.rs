@@ -15,13 +15,12 @@ use crate::handling::plan::{self, Obstacle};
 use crate::handling::progress::time_between;
 use crate::handling::sequence::{OwnPatch, Presence, Situation, Step, next};
 use crate::handling::{
-    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, Unsettled, attempt, cause,
-    filter, select,
+    Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, attempt, cause, filter, select,
 };
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
-use crate::script::{Call, Evaluation, Object, Returned, Subhandling, Subject};
+use crate::script::{Call, Object, Returned, Subhandling, Subject};
 
 use super::echo::Echo;
 use super::mailbox::Mailbox;
@@ -29,6 +28,7 @@ use crate::engines::effects::{Effects, ObjectEvent};
 use crate::engines::error::Error;
 use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::patching::{self, diff_item};
+use crate::engines::settling::settled;
 
 /// Maximum sleep, after which the object is touched, so that no watch is silent for too long.
 const SLEEP_CAP: Duration = Duration::from_mins(10);
@@ -265,28 +265,14 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Repeats a decision as long as it needs further expressions.
-    async fn settled<T>(&self, cause: Option<&Cause>, mut decide: impl FnMut(&Answers) -> Result<T, Obstacle>) -> Result<T, Error> {
-        let mut answers = Answers::default();
-        loop {
-            let questions = match decide(&answers) {
-                Ok(decision) => return Ok(decision),
-                Err(Obstacle::Unsettled(Unsettled::Questions(questions))) => questions,
-                Err(Obstacle::Unsettled(Unsettled::Malformed(problem))) => return Err(Error::Malformed(problem)),
-                Err(Obstacle::Broken(broken)) => return Err(Error::Stored(broken)),
-            };
-            let subject = self.subject(cause);
-            for question in questions {
-                let evaluation = Evaluation { predicate: question.predicate, candidate: question.candidate.clone() };
-                let holds = self.world.evaluate(&subject, evaluation).await.map_err(Error::Filter)?;
-                answers.keep(question, holds);
-            }
-        }
+    async fn settled<T, E: Into<Obstacle>>(&self, cause: Option<&Cause>, decide: impl FnMut(&Answers) -> Result<T, E>) -> Result<T, Error> {
+        settled(self.world, || self.subject(cause), decide).await
     }
 
     /// Calls the handlers of raw events. Nothing depends on them, and their errors are only logged.
     async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
         let view = filter::View { body: &self.body, change: None };
-        let selected = self.settled(None, |answers| Ok(select::watching(&self.served.handlers.watching, view, answers)?)).await?;
+        let selected = self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
         for handler in selected {
             let record = Record::fresh(self.world.clock().now(), None);
             self.log_message(&attempt::announce(handler));
@@ -314,8 +300,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn drop_unless_concerned(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         let view = filter::View { body: &self.body, change: Some(&cause.change) };
-        let is_concerned =
-            self.settled(Some(cause), |answers| Ok(select::is_concerned(&self.served.handlers.changing, view, answers)?)).await?;
+        let is_concerned = self.settled(Some(cause), |answers| select::is_concerned(&self.served.handlers.changing, view, answers)).await?;
         Ok(if is_concerned { state } else { State { cause: None, ..state } })
     }
 
@@ -326,7 +311,7 @@ impl<W: Effects> Cycle<'_, W> {
                 None => false,
                 Some(cause) => {
                     let view = filter::View { body: &self.body, change: Some(&cause.change) };
-                    self.settled(Some(cause), |answers| Ok(is_demanded_by_deletion(&self.served.handlers.changing, view, answers)?)).await?
+                    self.settled(Some(cause), |answers| is_demanded_by_deletion(&self.served.handlers.changing, view, answers)).await?
                 }
             };
         let name = &self.served.storages.finalizer;

@@ -23,10 +23,35 @@ use crate::engines::events::EventStream;
 use crate::engines::indexing::Indexer;
 use crate::engines::readiness::Readiness;
 
+/// The installed scripts of one operator.
+pub struct HostScripts {
+    /// The host.
+    pub host: Host,
+    /// The scripts.
+    pub installed: Installed,
+}
+
+impl Scripts for HostScripts {
+    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.host.call(&self.installed, call).boxed()
+    }
+
+    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        self.host.evaluate(&self.installed, subject, evaluation).boxed()
+    }
+
+    fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
+        self.host.evaluate_delay(&self.installed, subject, delay).boxed()
+    }
+
+    fn forget(&self, memo: &Arc<str>) {
+        self.host.forget(memo);
+    }
+}
+
 /// The effects of one running operator.
 pub struct LiveEffects {
-    host: Arc<Host>,
-    scripts: Arc<Installed>,
+    scripts: Arc<HostScripts>,
     client: Client,
     clock: Clock,
     events: EventStream,
@@ -38,10 +63,9 @@ pub struct LiveEffects {
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
-    pub fn new(host: impl Into<Arc<Host>>, scripts: impl Into<Arc<Installed>>, client: Client, clock: Clock) -> Self {
-        let (host, scripts) = (host.into(), scripts.into());
-        let indexer = Indexer::new(Arc::clone(scripts.indexes()));
-        Self { host, scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
+    pub fn new(scripts: Arc<HostScripts>, client: Client, clock: Clock) -> Self {
+        let indexer = Indexer::new(Arc::clone(scripts.installed.indexes()));
+        Self { scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
     }
 
     /// Returns the effects with a stream of events.
@@ -61,43 +85,21 @@ impl LiveEffects {
 }
 
 impl Scripts for LiveEffects {
-    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        self.host.call(&self.scripts, call).boxed()
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.scripts.call(handler, call)
     }
 
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
-        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
+        self.scripts.evaluate(subject, evaluation)
     }
 
     fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
-        self.host.evaluate_delay(&self.scripts, subject, delay).boxed()
+        self.scripts.evaluate_delay(subject, delay)
     }
 
     fn forget(&self, memo: &Arc<str>) {
-        self.host.forget(memo);
+        self.scripts.forget(memo);
         self.background.iter().for_each(|background| background.leave(memo));
-    }
-}
-
-/// The installed scripts of an operator alone, for calls that need no cluster.
-pub struct HostScripts {
-    /// The host.
-    pub host: Arc<Host>,
-    /// The scripts.
-    pub scripts: Arc<Installed>,
-}
-
-impl Scripts for HostScripts {
-    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        self.host.call(&self.scripts, call).boxed()
-    }
-
-    fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
-        self.host.evaluate(&self.scripts, subject, evaluation).boxed()
-    }
-
-    fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
-        self.host.evaluate_delay(&self.scripts, subject, delay).boxed()
     }
 }
 

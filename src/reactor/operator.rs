@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::cluster::config::{self, BuiltIn, CredentialSources};
 use crate::cluster::transport::Login;
 use crate::cluster::{self, Client, ConnectionSettings, ObjectClient, ResourceResolver};
 use crate::handling::{Handler, Policy};
@@ -13,9 +14,10 @@ use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
 use crate::script::host::{self, Threads};
-use crate::script::{Credentials, Host, Installed, Problem, Program};
+use crate::script::{Credentials, Host, Problem, Program};
 
 use super::activity::ActivityMonitor;
+use super::built_in_credentials::BuiltInCredentials;
 use super::change_log::ChangeLog;
 use super::live_effects::{HostScripts, LiveEffects};
 use super::observer::{Declared, Observer, Scope};
@@ -26,6 +28,7 @@ use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
 use crate::engines::background::BackgroundOptions;
+use crate::engines::effects::Scripts;
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
@@ -85,6 +88,14 @@ pub struct Access {
     pub server: ServerChoice,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Arc<dyn Credentials>,
+}
+
+impl Access {
+    /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options.
+    pub fn of_process(options: config::Options, server: ServerChoice) -> Self {
+        let login = Box::new(BuiltIn::new(options.clone(), CredentialSources::of_process()));
+        Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)) }
+    }
 }
 
 /// The server of an operator with login functions.
@@ -155,8 +166,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Sto
 
 /// An operator whose scripts are installed.
 struct Started {
-    host: Arc<Host>,
-    scripts: Arc<Installed>,
+    scripts: Arc<HostScripts>,
     client: Client,
     kinds: Arc<ResourceResolver>,
     activities: Arc<Activities>,
@@ -193,18 +203,19 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         credentials: Some(credentials),
         ..host::Options::default()
     };
-    let host = Arc::new(Host::start(options).map_err(ServeError::Threads)?);
-    let scripts = Arc::new(host.install(Arc::new(program)).await.map_err(failed)?);
+    let host = Host::start(options).map_err(ServeError::Threads)?;
+    let installed = host.install(Arc::new(program)).await.map_err(failed)?;
     if let Some(monitor) = &shared.monitor {
-        monitor.indexes_installed(name, scripts.indexes());
+        monitor.indexes_installed(name, installed.indexes());
     }
     let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster)));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
-    let calls = Arc::new(HostScripts { host: Arc::clone(&host), scripts: Arc::clone(&scripts) });
+    let scripts = Arc::new(HostScripts { host, installed });
+    let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { host, scripts, client, kinds, activities, events, log, posted })
+    Ok(Started { scripts, client, kinds, activities, events, log, posted })
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
@@ -212,7 +223,7 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, defaults, .. } = operator;
-    let Started { host, scripts, client, kinds, activities, events, posted, .. } = started;
+    let Started { scripts, client, kinds, activities, events, posted, .. } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -222,7 +233,7 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
     posted.configure(settings.posting.clone());
     let mut posting = Tasks::default();
     posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), own_stop.clone()));
-    let effects = LiveEffects::new(host, scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let effects = LiveEffects::new(scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
     let declared = Declared {

@@ -15,7 +15,7 @@ use crate::handling::timer::{Rhythm, Schedule};
 use crate::handling::{Change, On, SpawningHandlers, Verdict};
 use crate::kit::Clock;
 use crate::object::{Body, BodyFunction, Patch, Reply, Resource, Transform};
-use crate::script::{Call, Object, Returned};
+use crate::script::{Call, Evaluation, Object, Returned};
 
 /// What a call does.
 #[derive(Debug, Clone)]
