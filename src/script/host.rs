@@ -6,14 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
+use tracing::warn;
 
 use super::api::{Api, Credentials};
 use super::call::{Call, Evaluation, Returned};
+use super::declaration::BindingKind;
 use super::index::Indexes;
 use super::problem::Problem;
 use super::program::Program;
+use super::stopped::Stopped;
 use super::subject::Subject;
 pub use super::thread::MemoryCounts;
 use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
@@ -25,6 +28,9 @@ use crate::object::Patch;
 
 /// Limit of fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
+
+/// One of this many fibers is kept for calls that end by themselves, however many daemons there are.
+const SHARE_WITHOUT_DAEMONS: usize = 4;
 
 /// Limit of the threads that a host starts by default.
 const MAX_OWN_THREADS: usize = 4;
@@ -76,6 +82,8 @@ impl Default for Options {
 pub struct Host {
     threads: Vec<Worker>,
     fibers: Arc<Semaphore>,
+    /// A daemon takes one of these and then a fiber, both for as long as it lives.
+    daemons: Arc<Semaphore>,
     generations: AtomicU64,
 }
 
@@ -129,7 +137,9 @@ impl Host {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
-        Ok(Self { threads, fibers: Arc::new(Semaphore::new(max_fibers)), generations: AtomicU64::new(0) })
+        let max_daemons = max_fibers - max_fibers.div_ceil(SHARE_WITHOUT_DAEMONS);
+        let [fibers, daemons] = [max_fibers, max_daemons].map(|limit| Arc::new(Semaphore::new(limit)));
+        Ok(Self { threads, fibers, daemons, generations: AtomicU64::new(0) })
     }
 
     /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
@@ -151,13 +161,21 @@ impl Host {
         Ok(installed)
     }
 
-    /// Calls a function of the installed scripts.
+    /// Calls a function of the installed scripts. A daemon waits while as many daemons are running as the host allows.
     ///
     /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond; its changes are
     /// lost, except for those made in the cluster.
     pub async fn call(&self, installed: &Installed, call: Call) -> Returned {
-        let permit = Arc::clone(&self.fibers).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
+        let bindings = &installed.program.declaration.bindings;
+        let is_daemon = bindings.get(call.target).is_some_and(|binding| binding.kind == BindingKind::Daemon);
+        let _daemon = match &call.subject {
+            Subject::Background { stopped, .. } if is_daemon => match self.daemon_permit(&call, stopped).await {
+                Some(permit) => Some(permit),
+                None => return cancelled("the daemon was asked to stop before it began"),
+            },
+            _ => None,
+        };
+        let permit = permit(&self.fibers).await;
         let (reply, answer) = oneshot::channel();
         let jobs = self.thread_of(&call.subject.turn());
         let job = CallJob { generation: installed.generation, call, reply, permit };
@@ -165,7 +183,20 @@ impl Host {
         drop(jobs.send(Job::Call(Box::new(job))));
         match answer.await {
             Ok(returned) => returned,
-            Err(_) => Returned { is_cancelled: true, ..Returned::new(failed("the script thread has ended", None), Patch::default()) },
+            Err(_) => cancelled("the script thread has ended"),
+        }
+    }
+
+    /// Waits until a daemon may begin. Returns `None` if it is asked to stop before.
+    async fn daemon_permit(&self, call: &Call, stopped: &Stopped) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.daemons).try_acquire_owned() {
+            return Some(permit);
+        }
+        call.span.in_scope(|| warn!("The daemon waits for the end of another one: as many are running as this process may have."));
+        tokio::select! {
+            biased;
+            () = stopped.raised() => None,
+            permit = permit(&self.daemons) => Some(permit),
         }
     }
 
@@ -193,8 +224,7 @@ impl Host {
         evaluation: Evaluation,
         job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
     ) -> Result<T, String> {
-        let permit = Arc::clone(&self.fibers).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
+        let permit = permit(&self.fibers).await;
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };
         let gone = || "the script thread has ended".to_owned();
@@ -235,6 +265,14 @@ impl Host {
         let index = hasher.finish() % self.threads.len() as u64;
         &self.threads[index as usize].jobs
     }
+}
+
+async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    Arc::clone(semaphore).acquire_owned().await.expect("the semaphore is never closed")
+}
+
+fn cancelled(text: &str) -> Returned {
+    Returned { is_cancelled: true, ..Returned::new(failed(text, None), Patch::default()) }
 }
 
 fn gone() -> Vec<Problem> {

@@ -8,7 +8,7 @@ use kopfd::handling::{Change, Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
-use kopfd::script::{BindingKind, LiveBody, Returned, StopFlag, Stopped, Subject};
+use kopfd::script::{BindingKind, LiveBody, Options, Returned, StopFlag, Stopped, Subject, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, START, World, in_virtual_time, object};
@@ -204,6 +204,30 @@ fn a_running_function_waits_for_its_stop_and_learns_the_reasons() {
         tokio::join!(world.call_for(0, called), stop).0
     });
     assert_eq!(result(found), json!([false, true, true, ["RESOURCE_DELETED", "DAEMON_SIGNALLED"]]));
+}
+
+#[test]
+fn daemons_leave_fibers_to_the_calls_that_end() {
+    in_virtual_time(async {
+        let operator = Operator::new("").runs_for(BindingKind::Daemon, "stopped.wait(); return name;").runs("return 1;");
+        let options = Options { threads: Threads::Current, max_fibers: 4, ..Options::default() };
+        let world = operator.start_with(options).await.unwrap();
+        let daemons: Vec<_> = (0..5).map(|number| (world.object(&format!("u-{number}")), Stopped::default())).collect();
+        let running = daemons.iter().map(|(object, stopped)| {
+            let live = LiveBody::new(object.body.clone());
+            world.call_for(0, Subject::Background { object: object.clone(), live, stopped: stopped.clone() })
+        });
+        let others = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(result(world.call(1).await), json!(1), "with three running daemons and two that wait");
+            daemons[4].1.raise(StopFlag::ResourceDeleted);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            daemons[..4].iter().for_each(|(_, stopped)| stopped.raise(StopFlag::OperatorExiting));
+        };
+        let (returned, ()) = tokio::join!(futures::future::join_all(running), others);
+        let has_begun: Vec<_> = returned.into_iter().map(|returned| !returned.is_cancelled).collect();
+        assert_eq!(has_begun, [true, true, true, false, false]);
+    });
 }
 
 #[test]

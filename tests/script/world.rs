@@ -77,8 +77,12 @@ impl Operator {
     }
 
     pub(crate) async fn start_on(self, threads: Threads) -> Result<World, Vec<Problem>> {
+        self.start_with(Options { threads, ..Options::default() }).await
+    }
+
+    pub(crate) async fn start_with(self, options: Options) -> Result<World, Vec<Problem>> {
         let clock = Clock::starting_at(START.parse().unwrap());
-        let host = Host::start(Options { threads, clock, ..Options::default() }).unwrap();
+        let host = Host::start(Options { clock, ..options }).unwrap();
         let program = Program::load(self.declaration.clone())?;
         let installed = host.install(Arc::new(program)).await?;
         Ok(World { host: Arc::new(host), installed: Arc::new(installed), records: Arc::default(), body: object(), _folder: self.folder })

@@ -186,8 +186,10 @@ impl<W: Effects> Task<W> {
             failed
         } else {
             let returned = self.call(patch).await;
-            if returned.is_cancelled && self.parts.running.cancelled.is_requested() {
-                self.log(&Message::warning(format!("{} is cancelled. Will escalate.", self.handler().title())));
+            if returned.is_cancelled && self.is_stopped() {
+                if self.parts.running.cancelled.is_requested() {
+                    self.log(&Message::warning(format!("{} is cancelled. Will escalate.", self.handler().title())));
+                }
                 return Attempted::Cancelled;
             }
             patch = returned.patch;
