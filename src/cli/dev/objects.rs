@@ -18,6 +18,13 @@ pub(super) struct AppliedObjects {
     applied: BTreeMap<[String; 4], Value>,
 }
 
+/// The result of applying one object, with its apiVersion, kind, namespace and name.
+enum Applied<'a> {
+    New(&'a [String; 4]),
+    Changed(&'a [String; 4]),
+    Refused(String),
+}
+
 impl AppliedObjects {
     /// Applies the objects of files and directories for the first time.
     ///
@@ -29,39 +36,42 @@ impl AppliedObjects {
             return Err(problem);
         }
         let mut given = Self { api, applied: BTreeMap::new() };
-        match given.apply(objects, |_, _| {}).await.into_iter().next() {
-            Some(problem) => Err(problem),
-            None => Ok(given),
-        }
+        let mut problem = None;
+        let note = |applied: Applied<'_>| {
+            if let Applied::Refused(refused) = applied {
+                problem.get_or_insert(refused);
+            }
+        };
+        given.apply(objects, note).await;
+        problem.map_or(Ok(given), Err)
     }
 
-    /// Applies new and changed objects. Errors are logged, and the other objects are applied.
+    /// Applies new and changed objects. Errors are logged when they occur, and the other objects are applied.
     pub(super) async fn apply_changes(&mut self, paths: Vec<PathBuf>) {
-        let (objects, mut problems) = read(&paths);
-        let log = |key: &[String; 4], is_new: bool| {
-            let what = if is_new { "is new" } else { "has changed" };
-            info!(target: "kopfd", "The {} {what} in the files. It is applied.", describe(key));
-        };
-        problems.extend(self.apply(objects, log).await);
+        let (objects, problems) = read(&paths);
         for problem in problems {
             error!(target: "kopfd", "{problem}");
         }
+        let log = |applied: Applied<'_>| match applied {
+            Applied::New(key) => info!(target: "kopfd", "The {} is new in the files. It is applied.", describe(key)),
+            Applied::Changed(key) => info!(target: "kopfd", "The {} has changed in the files. It is applied.", describe(key)),
+            Applied::Refused(problem) => error!(target: "kopfd", "{problem}"),
+        };
+        self.apply(objects, log).await;
     }
 
-    async fn apply(&mut self, objects: Vec<Value>, log: impl Fn(&[String; 4], bool)) -> Vec<String> {
+    async fn apply(&mut self, objects: Vec<Value>, mut note: impl FnMut(Applied<'_>)) {
         let changed: Vec<Value> = objects.into_iter().filter(|object| self.applied.get(&key(object)) != Some(object)).collect();
         let changed = [self.missing_namespaces(&changed), changed].concat();
-        let mut problems = Vec::new();
         bootstrap::apply_each(&self.api, changed, |object, accepted| match accepted {
             Ok(()) => {
                 let key = key(&object);
-                log(&key, !self.applied.contains_key(&key));
+                note(if self.applied.contains_key(&key) { Applied::Changed(&key) } else { Applied::New(&key) });
                 self.applied.insert(key, object);
             }
-            Err(refused) => problems.push(format!("{refused}")),
+            Err(refused) => note(Applied::Refused(refused.to_string())),
         })
         .await;
-        problems
     }
 
     /// Returns the namespaces that objects need, and that neither exist nor are among the objects.
