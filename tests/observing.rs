@@ -303,6 +303,46 @@ fn a_kind_that_has_changed_is_served_as_it_is() {
 }
 
 #[test]
+fn objects_that_vanish_while_their_kind_is_served_anew_are_forgotten() {
+    in_virtual_time(async {
+        let mut existing = thing("a");
+        existing["metadata"]["namespace"] = json!("default");
+        let (mut cluster, observer) = Cluster::with(vec![definition("Namespaced"), existing], Settled::default()).await;
+        // The first watch does not tell of the deletion.
+        let watches = Match { verb: "watch".into(), resource: Some("things".to_owned()), ..Match::default() };
+        cluster.api.add_fault(Rule { times: Some(1), ..Rule::new(watches, Action::WatchStall { ms: None }) });
+        let stop = cluster.stop.clone();
+        cluster.tasks.spawn("observer", async move { observer.run(stop).await.unwrap() });
+        pause().await;
+        assert_eq!(cluster.calls(), ["default/a"]);
+        cluster.send(Method::DELETE, &format!("{THINGS}/a"), Value::Null).await;
+        pause().await;
+        assert!(cluster.world.forgotten.lock().is_empty(), "nothing has told of it");
+        cluster.redefine(json!({"spec": {"names": {"shortNames": ["th"]}}})).await;
+        assert_eq!(cluster.world.forgotten.lock().len(), 1);
+        assert_eq!(cluster.calls(), ["default/a"], "its deletion is an event");
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn an_object_of_a_kind_that_has_gone_is_forgotten_after_its_last_event() {
+    in_virtual_time(async {
+        let settled = Settled { takes: Duration::from_secs(2), ..Settled::default() };
+        let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+        cluster.send(Method::POST, THINGS, thing("a")).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.send(Method::PATCH, &format!("{THINGS}/a"), json!({"spec": {"x": 1}})).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cluster.redefine(versions(false)).await;
+        assert_eq!(cluster.calls().len(), 2, "queued events are still processed");
+        let forgotten = cluster.world.forgotten.lock().len();
+        assert_eq!(forgotten, 2, "once when its kind has gone, and once after its last event");
+        cluster.end().await;
+    });
+}
+
+#[test]
 fn handlers_of_a_kind_that_has_gone_get_as_long_as_at_the_exit() {
     let calls = |takes| {
         in_virtual_time(async {

@@ -107,6 +107,17 @@ pub struct Watcher {
     was_lost: bool,
 }
 
+/// The identities of the objects that a watcher knew.
+#[derive(Debug)]
+pub struct KnownObjects(Known);
+
+impl KnownObjects {
+    /// Returns their unique ids.
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        self.0.uids()
+    }
+}
+
 /// The current problem.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum LastFailure {
@@ -139,6 +150,16 @@ impl Watcher {
         let pauses = client.settings().networking.error_backoffs.clone();
         let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
         Ok(Self { client, resource, path, known: Known::default(), failures, last_failure: LastFailure::None, was_lost: false })
+    }
+
+    /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
+    pub fn succeeding(self, known: KnownObjects) -> Self {
+        Self { known: known.0, ..self }
+    }
+
+    /// Ends the watcher, and returns the objects that it knew.
+    pub fn into_known(self) -> KnownObjects {
+        KnownObjects(self.known)
     }
 
     /// Returns the number of known objects.

@@ -1,10 +1,11 @@
 //! One kind in one namespace (or in all): its watch fills the queues, and each object with events gets a worker.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, error, warn};
 
@@ -56,6 +57,8 @@ pub struct Kind<W: Effects> {
     pub operator: Arc<str>,
     workers: TaskGroup,
     first_cycles: Arc<Semaphore>,
+    /// The objects with workers that are no longer watched.
+    left: Mutex<HashSet<Box<str>>>,
     calls: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
     health: Health,
@@ -76,6 +79,7 @@ impl<W: Effects + 'static> Kind<W> {
             operator,
             workers: TaskGroup::default(),
             first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
+            left: Mutex::default(),
             calls: Stop::new(),
             monitor: None,
             health: Health::default(),
@@ -117,13 +121,6 @@ impl<W: Effects + 'static> Kind<W> {
         Self { read, ..self }
     }
 
-    /// Forgets an object that is deleted or no longer watched.
-    pub fn forget(&self, uid: &str) {
-        self.memories.forget(uid);
-        self.world.unindex(uid);
-        self.world.forget(&self.memo(uid));
-    }
-
     /// Tells whether an object has daemons or timers.
     fn has_background(&self, uid: &str) -> bool {
         !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo(uid))
@@ -137,11 +134,6 @@ impl<W: Effects + 'static> Kind<W> {
     fn holds_events(&self) -> bool {
         let is_limited = self.queues.is_limited() && self.is_indexed();
         is_limited || self.world.readiness().is_some_and(|readiness| !readiness.is_ready())
-    }
-
-    /// Returns the key of an object's memo.
-    fn memo(&self, uid: &str) -> Arc<str> {
-        Arc::from(format!("{}/{uid}", self.operator))
     }
 
     /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects begin processing.
@@ -170,6 +162,30 @@ impl<W: Effects + 'static> Kind<W> {
     }
 }
 
+impl<W: Effects> Kind<W> {
+    /// Forgets an object that is no longer watched. If it has a worker, it is forgotten once more at the end of that: queued events are
+    /// still processed.
+    pub fn leave(&self, uid: &str) {
+        self.left.lock().insert(uid.into());
+        self.forget(uid);
+        if !self.queues.has(uid) {
+            self.left.lock().remove(uid);
+        }
+    }
+
+    /// Forgets a deleted object.
+    pub fn forget(&self, uid: &str) {
+        self.memories.forget(uid);
+        self.world.unindex(uid);
+        self.world.forget(&self.memo(uid));
+    }
+
+    /// Returns the key of an object's memo.
+    fn memo(&self, uid: &str) -> Arc<str> {
+        Arc::from(format!("{}/{uid}", self.operator))
+    }
+}
+
 /// The mailbox of an object while a worker has it. It is given back however the worker ends.
 struct Claim<W: Effects> {
     kind: Arc<Kind<W>>,
@@ -190,6 +206,9 @@ impl<W: Effects> Claim<W> {
 impl<W: Effects> Drop for Claim<W> {
     fn drop(&mut self) {
         self.kind.queues.give_back(&self.uid, &self.mailbox);
+        if self.kind.left.lock().remove(&*self.uid) {
+            self.kind.forget(&self.uid);
+        }
         if let Some(monitor) = &self.kind.monitor {
             monitor.worker_ended();
         }
@@ -349,6 +368,8 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             }
             return;
         }
+        // It may be watched again.
+        kind.left.lock().remove(uid);
         let blocker = kind.world.readiness().filter(|_| self.blocker.is_some()).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
-use crate::cluster::{self, Client, ResourceResolver, Seen, Sink, Watcher};
+use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Seen, Sink, Watcher};
 use crate::handling::{Handler, Lifecycle, On, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
@@ -41,6 +41,9 @@ const RESTART_DELAYS: [Duration; 4] = [Duration::from_secs(1), Duration::from_se
 
 /// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
 const REASON_GONE: &str = "it is gone";
+
+/// The stop reason of a watch whose kind is served anew: the next watch gets to know its objects.
+const REASON_CHANGED: &str = "the kind has changed";
 
 /// Capacity of the queue of observations; observers wait while it is full.
 const QUEUE_CAPACITY: usize = 64;
@@ -103,13 +106,25 @@ pub struct Observer<W: Effects> {
     warnings: BTreeSet<String>,
     namespaces: BTreeSet<String>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
-    watches: BTreeMap<(Arc<Resource>, Option<String>), Stop>,
+    watches: BTreeMap<WatchKey, Watch>,
+    /// What the ended watches of kinds that are served anew knew.
+    predecessors: BTreeMap<WatchKey, oneshot::Receiver<KnownObjects>>,
     tasks: Tasks<()>,
     scheduled_scans: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
     worker_stop: Stop,
     /// The pending scans reported to the monitor.
     reported_scans: usize,
+}
+
+/// A kind in one namespace, or in all.
+type WatchKey = (Arc<Resource>, Option<String>);
+
+/// A running watch of an operator's kind.
+struct Watch {
+    stop: Stop,
+    /// What it knew at its end.
+    known: oneshot::Receiver<KnownObjects>,
 }
 
 impl<W: Effects> Drop for Observer<W> {
@@ -151,6 +166,7 @@ impl<W: Effects + 'static> Observer<W> {
             namespaces: BTreeSet::new(),
             served: BTreeMap::new(),
             watches: BTreeMap::new(),
+            predecessors: BTreeMap::new(),
             tasks: Tasks::default(),
             scheduled_scans: BTreeMap::new(),
             worker_stop: Stop::new(),
@@ -347,7 +363,7 @@ impl<W: Effects + 'static> Observer<W> {
         for key in gone {
             debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
             if let Some(watch) = self.watches.remove(&key) {
-                watch.request(REASON_GONE);
+                watch.stop.request(REASON_GONE);
             }
         }
         for key in wanted {
@@ -355,6 +371,8 @@ impl<W: Effects + 'static> Observer<W> {
                 self.start_watch(key, stop);
             }
         }
+        // The objects of a watch without a successor are forgotten.
+        self.predecessors.clear();
         self.let_go();
     }
 
@@ -366,8 +384,9 @@ impl<W: Effects + 'static> Observer<W> {
                 && let Some(kind) = self.served.remove(resource)
             {
                 info!(target: "kopfd::reactor", resource = %resource, "The kind has changed. It is served anew.");
-                for (_, watch) in self.watches.extract_if(.., |key, _| key.0 == *resource) {
-                    watch.request("the kind has changed");
+                for (key, watch) in self.watches.extract_if(.., |key, _| key.0 == *resource) {
+                    watch.stop.request(REASON_CHANGED);
+                    self.predecessors.insert(key, watch.known);
                 }
                 let memories = Arc::clone(&kind.memories);
                 let exit_timeout = self.declared.exit_timeout;
@@ -391,7 +410,7 @@ impl<W: Effects + 'static> Observer<W> {
             .with_stop(&self.worker_stop)
     }
 
-    fn wanted(&self) -> BTreeSet<(Arc<Resource>, Option<String>)> {
+    fn wanted(&self) -> BTreeSet<WatchKey> {
         let mut wanted = BTreeSet::new();
         for resource in &self.insights.watched {
             match &self.declared.scope {
@@ -408,7 +427,7 @@ impl<W: Effects + 'static> Observer<W> {
         wanted
     }
 
-    fn start_watch(&mut self, key: (Arc<Resource>, Option<String>), stop: &Stop) {
+    fn start_watch(&mut self, key: WatchKey, stop: &Stop) {
         let (resource, namespace) = &key;
         if !self.served.contains_key(resource) {
             self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
@@ -421,14 +440,24 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(mut watcher) => {
                 let stop = stop.child();
-                self.watches.insert(key, stop.clone());
+                let predecessor = self.predecessors.remove(&key);
+                let (successor, known) = oneshot::channel();
+                self.watches.insert(key, Watch { stop: stop.clone(), known });
                 // Created here, so that the indexes are not ready before the first list.
                 let mut sink = KindSink::titled(Arc::clone(&kind), &title);
                 self.tasks.spawn(name.clone(), async move {
-                    watch(name, &mut watcher, &mut sink, &stop).await;
-                    if stop.reason() == Some(REASON_GONE) {
-                        watcher.uids().for_each(|uid| kind.forget(uid));
+                    if let Some(predecessor) = predecessor
+                        && let Ok(known) = predecessor.await
+                    {
+                        watcher = watcher.succeeding(known);
                     }
+                    watch(name, &mut watcher, &mut sink, &stop).await;
+                    let unneeded = match stop.reason() {
+                        Some(REASON_GONE) => Some(watcher.into_known()),
+                        Some(REASON_CHANGED) => successor.send(watcher.into_known()).err(),
+                        _ => None,
+                    };
+                    unneeded.iter().flat_map(KnownObjects::uids).for_each(|uid| kind.leave(uid));
                 });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),
