@@ -24,7 +24,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
@@ -343,6 +343,74 @@ async fn a_server_that_is_not_there_was_surely_not_reached() {
     let client = client(kubeconfig(&directory, &address, "{token: good}")).await;
     let request = Request::new(http::Method::POST, "/api").repeated(Repeat::Unreached);
     assert!(matches!(client.request(&request).await, Err(Error::Connect(_))));
+}
+
+/// The shortest time limit that the settings allow.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Returns a listener to which no further connection can be opened, with the connections that fill its queue.
+async fn full_listener() -> (TcpListener, Vec<TcpStream>) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = tokio::time::timeout(SHORT, TcpStream::connect(address)).await {
+        waiting.push(stream.unwrap());
+        assert!(waiting.len() < 10, "the queue of a listener is limited");
+    }
+    (listener, waiting)
+}
+
+#[tokio::test]
+async fn the_time_for_opening_a_connection_is_a_setting() {
+    let _deadline = Deadline::of_test();
+    let (listener, _waiting) = full_listener().await;
+    let (directory, address) = (TempDir::new().unwrap(), format!("http://{}", listener.local_addr().unwrap()));
+    let networking = Networking { connect_timeout: Some(SHORT), error_backoffs: Vec::new(), ..Networking::default() };
+    let client = client(Options { networking, ..kubeconfig(&directory, &address, "{token: good}") }).await;
+    // Without the setting, this error comes after 30 seconds.
+    let failed = tokio::time::timeout(Duration::from_secs(20), client.request(&Request::get("/api"))).await.unwrap();
+    assert!(matches!(failed, Err(Error::Connect(_))), "{failed:?}");
+}
+
+#[tokio::test]
+async fn the_time_for_opening_a_watch_is_a_setting() {
+    let _deadline = Deadline::of_test();
+    let (mut tasks, directory) = (Tasks::default(), TempDir::new().unwrap());
+    // The list is answered, and the watch is not.
+    let router = Router::new().fallback(async |RawQuery(query): RawQuery| {
+        if query.unwrap_or_default().contains("watch=true") {
+            std::future::pending::<()>().await;
+        }
+        r#"{"metadata":{"resourceVersion":"10"},"items":[]}"#
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
+    let watching = Watching { connect_timeout: Some(SHORT), ..Watching::default() };
+    let options = Options { watching, ..kubeconfig(&directory, &address, "{token: good}") };
+    let resource = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+    let mut watcher = Watcher::new(client(options).await, resource, None).unwrap();
+    let (sender, mut failures) = mpsc::channel(1);
+    tasks.spawn("watcher", async move { watcher.run(&mut Failures(sender), &Stop::new()).await });
+    // Without the setting, it comes after the inactivity timeout of 70 seconds.
+    let failure = tokio::time::timeout(Duration::from_secs(20), failures.recv()).await.unwrap().unwrap();
+    assert!(failure.contains("100ms") || failure.contains("0.1"), "{failure}");
+}
+
+/// Passes on the failures of requests.
+struct Failures(mpsc::Sender<String>);
+
+impl Sink for Failures {
+    async fn seen(&mut self, _: Seen<'_>) {}
+
+    async fn listed(&mut self) {}
+
+    fn request_failed(&mut self, error: &Error) {
+        // Only the first one is awaited.
+        let _ = self.0.try_send(error.to_string());
+    }
 }
 
 struct Names(mpsc::Sender<String>);

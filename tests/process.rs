@@ -11,3 +11,4 @@ mod init;
 mod mistakes;
 mod run;
 mod scenarios;
+mod settings;

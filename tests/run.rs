@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
@@ -215,6 +216,21 @@ fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
 }
 
 #[test]
+fn an_operator_that_does_not_stop_in_time_is_ended() {
+    let cluster = Cluster::start();
+    let limited = operator("create", STUCK).replace("settings: {", "settings: {process: {ultimateExitingTimeout: 1s}, ");
+    cluster.write("operator.yaml", &limited);
+    let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
+    let mut log = run.stderr.take().unwrap();
+    cluster.client().wait_until_there("/api/v1/namespaces/default/secrets/marker");
+    run.signal("TERM");
+    assert_eq!(run.wait(LIMIT).code(), Some(130));
+    let mut printed = String::new();
+    log.read_to_string(&mut printed).unwrap();
+    assert!(printed.contains("The operator does not stop in time. The process ends at once."), "{printed}");
+}
+
+#[test]
 fn a_slow_reader_of_the_log_gets_all_of_it() {
     const NOISE: usize = 100;
     let cluster = Cluster::start();
@@ -257,6 +273,55 @@ fn logged(cluster: &Cluster, arguments: &[&str], environment: &[(&str, &str)]) -
 }
 
 const WARNING: &str = "logger.warning(`warned of ${name}`);";
+
+#[test]
+fn the_proxy_of_the_environment_is_used_only_if_a_setting_allows_it() {
+    let cluster = Cluster::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let arguments = ["run", "operator.yaml", "--kubeconfig", "kubeconfig"];
+    cluster.write("operator.yaml", &operator("event", WARNING));
+    logged(&cluster, &arguments, &[("HTTPS_PROXY", &proxy)]);
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "the proxy was used");
+    listener.set_nonblocking(false).unwrap();
+
+    let allowed = operator("event", WARNING).replace("settings: {", "settings: {networking: {trustEnv: true}, ");
+    cluster.write("operator.yaml", &allowed);
+    let mut command = cluster.kopfd();
+    let _run = Process::start(command.args(arguments).env("HTTPS_PROXY", &proxy).stderr(Stdio::null()));
+    let mut line = String::new();
+    BufReader::new(listener.accept().unwrap().0).read_line(&mut line).unwrap();
+    assert!(line.starts_with("CONNECT 127.0.0.1:"), "{line}");
+}
+
+#[test]
+fn every_line_of_a_json_log_is_an_object_whatever_a_script_logs() {
+    let texts = [
+        "two\nlines",
+        "}{\"severity\": \"error\"}",
+        "tab\tand return\r",
+        "\u{0}\u{1b}[31m\u{7f}\u{9b}",
+        "\u{2028}\u{2029}\u{202e}",
+        "\\\"'`${}",
+    ];
+    let cluster = Cluster::start();
+    // A script reads the texts from the object, as it reads any input of users.
+    let mut tested = object("default", "hostile");
+    tested["data"] = texts.iter().enumerate().map(|(number, text)| (number.to_string(), json!(text))).collect();
+    let script = "for number in 0..body.data?.len() ?? 0 { logger.info(body.data[`${number}`]); } if name == \"hostile\" { logger.warning(\"warned of all\"); throw body.data[\"0\"]; }";
+    cluster.write("operator.yaml", &operator("event", script));
+    cluster.client().create(&tested);
+    let printed =
+        logged(&cluster, &["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--log-format", "json", "--log-refkey", "about"], &[]);
+    let lines: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect();
+    let messages: Vec<&str> =
+        lines.iter().filter(|line| line["about"]["name"] == "hostile").map(|line| line["message"].as_str().unwrap()).collect();
+    for text in texts {
+        assert!(messages.contains(&text), "{text:?} is not in {messages:#?}");
+    }
+}
 
 /// A form of an option: on the command line, or in the environment.
 type Way = (&'static [&'static str], &'static [(&'static str, &'static str)]);

@@ -52,7 +52,7 @@ pub const TABLE: [Description; 41] = [
     one("watching", "serverTimeout", "duration or null", "the server is asked to end a watch after this time"),
     one("watching", "clientTimeout", "duration or null", "the client restarts a watch after this time"),
     one("watching", "connectTimeout", "duration or null", "time limit for connecting a watch"),
-    one("watching", "reconnectBackoff", "duration", "pause between two watches"),
+    one("watching", "reconnectBackoff", "duration", "pause before a kind is listed anew because its watch has lost its place"),
     one("watching", "inactivityTimeout", "duration", "a watch without any event or bookmark for this time is reconnected"),
     one("queueing", "workerLimit", "integer or null", "limit of objects of a kind that are processed concurrently"),
     one("queueing", "idleTimeout", "duration", "how long a worker waits for more events of its object"),

@@ -25,7 +25,11 @@ fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
 }
 
 fn limited_kind(scene: &Scene, worker_limit: Option<usize>) -> Kind<ScriptedWorld> {
-    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), worker_limit, Arc::from("test"))
+    kind_with(scene, WorkerSettings::default(), worker_limit)
+}
+
+fn kind_with(scene: &Scene, settings: WorkerSettings, worker_limit: Option<usize>) -> Kind<ScriptedWorld> {
+    Kind::new(Arc::clone(&scene.world), Arc::clone(&scene.served), Arc::new(settings), worker_limit, Arc::from("test"))
 }
 
 /// Passes the present state of the object to a watch.
@@ -192,4 +196,21 @@ fn a_burst_waits_until_the_objects_before_it_are_taken_up() {
     let (times, held_up) = called_at(300, None);
     assert_eq!(held_up, Duration::from_millis(200));
     assert_eq!(times.iter().filter(|time| time.is_zero()).count(), 256);
+}
+
+#[test]
+fn a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout() {
+    for idle in [3, 20] {
+        let scene = scene(json!({"on": "create", "id": "a"}));
+        let (idle_timeout, consistency_timeout) = (Duration::from_secs(idle), Duration::from_secs(1));
+        let kind = Arc::new(kind_with(&scene, WorkerSettings { idle_timeout, consistency_timeout, ..WorkerSettings::default() }, None));
+        in_virtual_time(async {
+            let mut sink = KindSink::new(Arc::clone(&kind));
+            see(&scene, &mut sink, EventKind::Added).await;
+            tokio::time::sleep(idle_timeout - Duration::from_secs(1)).await;
+            assert!(kind.queues.has("u1"), "idle timeout of {idle} s");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert!(kind.queues.is_empty(), "idle timeout of {idle} s");
+        });
+    }
 }

@@ -292,6 +292,16 @@ async fn the_settings_limit_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_setting_is_the_pause_before_a_lost_watch_lists_again() {
+    for (pause, lists) in [(3, 2), (6, 1)] {
+        let watching = Watching { reconnect_backoff: Duration::from_secs(pause), ..Watching::default() };
+        let replies = vec![page(10, "", &[]), Stream(vec![status_line(410)]), page(20, "", &[])];
+        let run = run_with(5, watching, replies, Transcript::default()).await;
+        assert_eq!(run.seen, vec!["listed"; lists], "a pause of {pause} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unreadable_line_causes_a_list_and_an_unknown_type_is_ignored() {
     let odd = Bytes("{\"type\":\"ODD\",\"object\":{}}\n".to_owned());
     let replies = vec![page(10, "", &[]), Stream(vec![odd, Bytes("nonsense\n".to_owned())]), page(11, "", &["a"])];

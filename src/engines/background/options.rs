@@ -118,7 +118,11 @@ mod tests {
 
     /// Returns the milliseconds of a wait for a task that ends after a time, while others end every six milliseconds.
     async fn waited(ends_after: u64, others: u32) -> u128 {
-        let exit = InstantExit { timeout: None, turns: 10, grace: GRACE };
+        waited_with(&Settings::default(), ends_after, others).await
+    }
+
+    async fn waited_with(settings: &Settings, ends_after: u64, others: u32) -> u128 {
+        let exit = BackgroundOptions::of(&[], &[], settings).instant_exit;
         let (ended, ends, began) = (Stop::new(), AtomicU64::new(0), Instant::now());
         let others = async {
             for _ in 0..others {
@@ -143,5 +147,16 @@ mod tests {
         assert_eq!(waited(60, 0).await, 10);
         assert_eq!(waited(60, 20).await, 60);
         assert_eq!(waited(60, 3).await, 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settings_limit_the_wait_for_a_task_that_ends_at_once() {
+        let mut settings = Settings::default();
+        settings.background.instant_exit_timeout = Some(Duration::from_millis(50));
+        assert_eq!(waited_with(&settings, 40, 0).await, 40);
+        assert_eq!(waited_with(&settings, 60, 20).await, 50);
+        settings.background.instant_exit_timeout = None;
+        settings.background.instant_exit_zero_time_cycles = None;
+        assert_eq!(waited_with(&settings, 4, 0).await, 0);
     }
 }

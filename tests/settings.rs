@@ -1,0 +1,66 @@
+//! Every setting of a working part has a test that shows its effect.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use kopfd::manifest::settings_table::TABLE;
+
+/// Settings of parts that do not exist yet.
+const OF_MISSING_PARTS: [&str; 2] = ["peering", "admission"];
+
+const SCENARIOS: &str = "tests/scenarios/holding/settings.yaml";
+const CONNECTIONS: &str = "tests/connection.rs";
+const PROCESSES: &str = "tests/run.rs";
+const KINDS: &str = "tests/closed_loop/kinds.rs";
+const EVENTS: &str = "tests/conformance/vectors/events.json";
+const WATCHES: &str = "src/cluster/watch/tests.rs";
+const REQUESTS: &str = "src/cluster/client/tests.rs";
+const BACKGROUND: &str = "src/engines/background/options.rs";
+
+/// The test of each setting: its file, and its name or the name of its scenario.
+const EFFECTS: [(&str, &str, &str); 32] = [
+    ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
+    ("posting.enabled", EVENTS, "\"enabled\": false"),
+    ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
+    ("posting.level", SCENARIOS, "log lines from a level on are posted"),
+    ("posting.reportingComponent", EVENTS, "\"reporting_component\": \""),
+    ("posting.reportingInstance", EVENTS, "\"reporting_instance\": \"pod-1\""),
+    ("posting.eventNamePrefix", EVENTS, "\"event_name_prefix\": \""),
+    ("posting.aggregated", "tests/posting.rs", "repetitions_are_counted_on_one_event_if_the_settings_say_so"),
+    ("watching.serverTimeout", WATCHES, "the_settings_limit_a_watch"),
+    ("watching.clientTimeout", WATCHES, "the_settings_limit_a_watch"),
+    ("watching.connectTimeout", CONNECTIONS, "the_time_for_opening_a_watch_is_a_setting"),
+    ("watching.reconnectBackoff", WATCHES, "a_setting_is_the_pause_before_a_lost_watch_lists_again"),
+    ("watching.inactivityTimeout", SCENARIOS, "a silent watch is opened again after the inactivity timeout"),
+    ("queueing.workerLimit", SCENARIOS, "no more objects of a kind are processed at once than workers are allowed"),
+    ("queueing.idleTimeout", KINDS, "a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout"),
+    ("queueing.exitTimeout", SCENARIOS, "a slow handler is cancelled after the exit timeout"),
+    ("queueing.errorDelays", SCENARIOS, "an object is throttled by the error delays"),
+    ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
+    ("execution.defaultBackoff", SCENARIOS, "the pause after an error and the order of handlers"),
+    ("execution.lifecycle", SCENARIOS, "the pause after an error and the order of handlers"),
+    ("background.cancellationPolling", "tests/scenarios/holding/daemons.yaml", "an object waits for a daemon without a time limit"),
+    ("background.instantExitTimeout", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
+    ("background.instantExitZeroTimeCycles", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
+    ("networking.requestTimeout", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),
+    ("networking.connectTimeout", CONNECTIONS, "the_time_for_opening_a_connection_is_a_setting"),
+    ("networking.errorBackoffs", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),
+    ("networking.enforceRetryAfter", REQUESTS, "the_server_may_ask_for_a_longer_pause"),
+    ("networking.trustEnv", PROCESSES, "the_proxy_of_the_environment_is_used_only_if_a_setting_allows_it"),
+    ("persistence.finalizer", SCENARIOS, "the finalizer and the annotations"),
+    ("persistence.progressStorage", SCENARIOS, "the finalizer and the annotations"),
+    ("persistence.diffbaseStorage", SCENARIOS, "the finalizer and the annotations"),
+    ("persistence.consistencyTimeout", "tests/conformance/vectors/scenarios.json", "\"persistence.consistency_timeout\": "),
+];
+
+#[test]
+fn every_setting_has_a_test_of_its_effect() {
+    let known: BTreeSet<String> =
+        TABLE.iter().filter(|one| !OF_MISSING_PARTS.contains(&one.section)).map(|one| format!("{}.{}", one.section, one.key)).collect();
+    let tested: BTreeSet<String> = EFFECTS.iter().map(|(setting, _, _)| (*setting).to_owned()).collect();
+    assert_eq!(tested, known);
+    for (setting, file, test) in EFFECTS {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default();
+        assert!(text.contains(test), "{setting}: {file} has no test {test:?}");
+    }
+}
