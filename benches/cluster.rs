@@ -5,6 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "this is a command of its own that prints its figures")]
 
+#[path = "cluster/background.rs"]
+mod background;
 #[path = "cluster/bare.rs"]
 mod bare;
 #[path = "cluster/engine.rs"]
@@ -47,6 +49,9 @@ fn main() -> ExitCode {
     let cluster = Cluster::start(&directory.join("cluster"), &tools, Controllers::Absent);
     let mut ratios = Ratios::default();
     let is_chosen = |part: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == part);
+    if is_chosen("background") {
+        background::measure(&cluster, kopf.is_some(), &directory, &mut ratios);
+    }
     if is_chosen("speed") {
         let third = std::env::var_os(engine::OTHER).map(|_| Engine::Other).or(kopf.map(|_| Engine::Kopf));
         speed::measure(&cluster, third, &directory, &mut ratios);

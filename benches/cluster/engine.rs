@@ -80,6 +80,6 @@ fn kopf(cluster: &Cluster, group: &str, directory: &Path) -> Command {
     command
 }
 
-fn write(path: &Path, text: &str) {
+pub(crate) fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
 }

@@ -30,6 +30,12 @@ impl Program {
         resident(self.0.id())
     }
 
+    /// Returns the number of the program's threads.
+    #[allow(dead_code, reason = "not every benchmark counts them")]
+    pub(crate) fn threads(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("the program runs").count()
+    }
+
     /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
