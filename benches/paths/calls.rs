@@ -90,7 +90,7 @@ async fn once(host: &Host, installed: &Installed, call: Call) {
 
 /// Returns a call of a handler of creations.
 pub(crate) fn call(handler: &kopfd::handling::Handler) -> Call {
-    let body = Body::from(serde_json::from_str::<Value>(&objects::object(1, State::New)).expect("objects are JSON"));
+    let body = Body::from(serde_json::from_str::<Value>(&objects::object(1, State::New, objects::SIZE)).expect("objects are JSON"));
     let now: Timestamp = Clock::system().now();
     let records = Stored { storages: Arc::new(Storages::default()), body: body.clone(), now };
     let subhandling = Subhandling {

@@ -169,7 +169,8 @@ fn chunks() -> Vec<Bytes> {
     let mut text = String::new();
     for number in 0..OBJECTS {
         let state = if number % MATCHING == 0 { State::New } else { State::Unmatched };
-        writeln!(text, r#"{{"type":"MODIFIED","object":{}}}"#, objects::object(number, state)).expect("texts can be written to");
+        writeln!(text, r#"{{"type":"MODIFIED","object":{}}}"#, objects::object(number, state, objects::SIZE))
+            .expect("texts can be written to");
     }
     let whole = Bytes::from(text);
     (0..whole.len()).step_by(CHUNK).map(|start| whole.slice(start..whole.len().min(start + CHUNK))).collect()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 /// The group of the generated kind.
 pub(crate) const GROUP: &str = "bench.kopfd.dev";
 
-/// The bytes of an object.
+/// The usual bytes of an object.
 pub(crate) const SIZE: usize = 5 << 10;
 
 /// The state of an object.
@@ -19,12 +19,12 @@ pub(crate) enum State {
     Handled,
 }
 
-/// Returns an object as JSON text, about [`SIZE`] bytes long.
-pub(crate) fn object(number: usize, state: State) -> String {
+/// Returns an object as JSON text, about so many bytes long.
+pub(crate) fn object(number: usize, state: State, size: usize) -> String {
     let bare = build(number, state, 0);
     // The handled state is repeated in the annotation.
     let copies = if state == State::Handled { 2 } else { 1 };
-    build(number, state, SIZE.saturating_sub(bare.len()) / copies)
+    build(number, state, size.saturating_sub(bare.len()) / copies)
 }
 
 /// Returns a specification with this many bytes of filling.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::response::Response;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -26,19 +27,30 @@ pub(crate) struct Generated {
 struct Content {
     objects: usize,
     state: objects::State,
+    /// The bytes of an object.
+    size: usize,
     patches: AtomicUsize,
+    /// The time of the first patch.
+    patched_at: watch::Sender<Option<Instant>>,
     /// The time of the first list, and the start of the last watch.
     listed_at: watch::Sender<Option<Instant>>,
     watched: watch::Sender<usize>,
 }
 
 impl Generated {
-    /// Starts a server with this many objects.
+    /// Starts a server with this many objects of the usual size.
     pub(crate) async fn start(objects: usize, state: objects::State) -> Self {
+        Self::sized(objects, state, objects::SIZE).await
+    }
+
+    /// Starts a server with this many objects of a size in bytes.
+    pub(crate) async fn sized(objects: usize, state: objects::State, size: usize) -> Self {
         let state = Arc::new(Content {
             objects,
             state,
+            size,
             patches: AtomicUsize::new(0),
+            patched_at: watch::Sender::new(None),
             listed_at: watch::Sender::new(None),
             watched: watch::Sender::new(0),
         });
@@ -67,6 +79,14 @@ impl Generated {
     pub(crate) async fn listed_at(&self) -> Instant {
         let mut listed_at = self.state.listed_at.subscribe();
         let found = listed_at.wait_for(Option::is_some).await.expect("the server lives");
+        found.expect("it was waited for")
+    }
+
+    /// Waits for the first patch, and returns its time.
+    #[allow(dead_code, reason = "not every benchmark waits for one")]
+    pub(crate) async fn patched_at(&self) -> Instant {
+        let mut patched_at = self.state.patched_at.subscribe();
+        let found = patched_at.wait_for(Option::is_some).await.expect("the server lives");
         found.expect("it was waited for")
     }
 
@@ -100,8 +120,9 @@ async fn answer(State(content): State<Arc<Content>>, request: Request) -> Respon
             let from = parameter("continue").and_then(|text| text.parse().ok()).unwrap_or(0);
             Response::new(Body::from(page(&content, from, limit)))
         }
-        _ if path.starts_with(THINGS) => {
+        _ if request.method() == Method::PATCH => {
             content.patches.fetch_add(1, Ordering::SeqCst);
+            content.patched_at.send_if_modified(|at| at.is_none() && at.replace(Instant::now()).is_none());
             json_answer(&json!({"metadata": {"resourceVersion": "1"}}))
         }
         _ if is_watch => silence(),
@@ -111,7 +132,7 @@ async fn answer(State(content): State<Arc<Content>>, request: Request) -> Respon
 
 fn page(content: &Content, from: usize, limit: usize) -> String {
     let until = from.saturating_add(limit).min(content.objects);
-    let items: Vec<String> = (from..until).map(|number| objects::object(number, content.state)).collect();
+    let items: Vec<String> = (from..until).map(|number| objects::object(number, content.state, content.size)).collect();
     let next = if until < content.objects { until.to_string() } else { String::new() };
     let metadata = json!({"resourceVersion": "1000000", "continue": next});
     format!(r#"{{"apiVersion":"{GROUP}/v1","kind":"ThingList","metadata":{metadata},"items":[{}]}}"#, items.join(","))
