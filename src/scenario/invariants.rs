@@ -190,7 +190,11 @@ impl Invariants {
     /// Notes a write that reached the server.
     pub(super) fn written(&self, write: &Write<'_>) {
         let subject = Subject::of(write.object);
-        self.with(write.process, write.version.filter(|_| write.is_of_engine), |_| {});
+        self.with(write.process, write.version.filter(|_| write.is_of_engine), |state| {
+            if let Some(key) = self.released(write) {
+                state.violations.extend(state.background.released(&key));
+            }
+        });
         if write.is_of_engine && write.version.is_some() {
             let mut state = self.state.lock();
             match write.subresource {
@@ -199,6 +203,17 @@ impl Invariants {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Returns the operator and the object if the write has removed the operator's finalizer from an object that is being deleted.
+    fn released(&self, write: &Write<'_>) -> Option<(usize, String)> {
+        let before = Body::from(write.before.filter(|_| write.is_of_engine && write.version.is_some())?.clone());
+        let (storage, uid) = (&self.operators[write.process.operator], before.uid()?);
+        let after = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
+        let is_released = storage.holds(&before) && !after.is_some_and(|after| storage.holds(&after));
+        // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
+        let waits = before.is_deleting() && storage.is_matched(&before, &self.api.registry());
+        (is_released && waits).then(|| (write.process.operator, uid.to_owned()))
     }
 
     /// Notes that the engine received the answer to its write, or an error.
@@ -306,13 +321,6 @@ impl Invariants {
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };
         for (operator, storage) in self.operators.iter().enumerate() {
-            let is_held = |body: &Option<Body>| body.as_ref().is_some_and(|body| storage.holds(body));
-            // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
-            let waits = || before.as_ref().is_some_and(|before| storage.is_matched(before, &registry));
-            let is_own = writer == Some(operator) || after.is_none();
-            if is_own && object.is_deleting() && is_held(&before) && !is_held(&after) && waits() {
-                state.violations.extend(state.background.released(&(operator, uid.to_owned())));
-            }
             if !storage.serves(object, &registry) {
                 continue;
             }
