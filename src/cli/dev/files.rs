@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::event::{AccessKind, AccessMode};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tracing::error;
 
@@ -53,7 +54,10 @@ impl Files {
     pub(super) fn watch(manifests: &[PathBuf], definitions: &[PathBuf], apply: &[PathBuf]) -> Self {
         let (sender, hints) = mpsc::channel(1);
         // A full channel already holds a hint that was not taken yet.
-        let watcher = notify::recommended_watcher(move |_| {
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.is_ok_and(|event| is_reading(event.kind)) {
+                return;
+            }
             let _ = sender.try_send(());
         });
         let mut files = Self {
@@ -153,6 +157,11 @@ fn holds_manifest(file: &Path) -> bool {
     apiserver::read_file(file).is_ok_and(|documents| documents.iter().any(is_kopfd_document))
 }
 
+/// Tells whether files were only read. The comparison of the files itself reads them.
+fn is_reading(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+}
+
 fn log_error(problem: &notify::Error) {
     error!(target: "kopfd", "Changes of files cannot be watched: {problem}");
 }
@@ -201,5 +210,18 @@ mod tests {
         assert!(tokio::time::timeout(DEBOUNCE * 3 / 4, files.changed()).await.is_err());
         let changed = tokio::time::timeout(LIMIT, files.changed()).await.unwrap();
         assert_eq!(changed, Changed { of_operators: true });
+    }
+
+    #[tokio::test]
+    async fn reading_the_files_is_no_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().join("operator.yaml");
+        std::fs::write(&manifest, "a: 1").unwrap();
+        let mut files = Files::watch(std::slice::from_ref(&manifest), &[], &[]);
+        files.hash();
+        // Longer than the way of an event.
+        assert!(tokio::time::timeout(Duration::from_secs(1), files.hints.recv()).await.is_err());
+        std::fs::write(&manifest, "a: 2").unwrap();
+        assert_eq!(tokio::time::timeout(LIMIT, files.hints.recv()).await, Ok(Some(())));
     }
 }
