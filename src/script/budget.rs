@@ -95,6 +95,11 @@ impl Budget {
         &self.held
     }
 
+    /// Tells whether the time of the call is limited.
+    pub(super) fn has_time_limit(&self) -> bool {
+        self.time.is_some()
+    }
+
     /// Describes what the call waits for, while the guard exists: if its time ends meanwhile, the error says so.
     pub(super) fn waiting_for(&self, describe: impl Fn() -> String + 'static) -> WaitingFor<'_> {
         *self.waiting_for.borrow_mut() = Some(Box::new(describe));

@@ -59,6 +59,11 @@ impl Plain {
         Ok(Self::Map(Arc::new(entries.collect::<Result<_, _>>()?)))
     }
 
+    /// Tells whether it is null.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Self::Json(value) if value.is_null())
+    }
+
     /// Returns the data as a value of the interpreter.
     pub(super) fn to_dynamic(&self) -> Dynamic {
         match self {

@@ -82,6 +82,24 @@ impl SharedData {
         (LockGuard { data: Arc::clone(self), key: key.to_owned(), call, permit: None }, permits)
     }
 
+    /// Tells whether the holder of a lock waits, perhaps for others, for a lock of this call.
+    fn is_deadlocked(&self, key: &str, call: u64) -> bool {
+        let locks = self.locks.lock();
+        let mut next = Some(key);
+        let mut seen: Vec<u64> = Vec::new();
+        while let Some(holder) = next.and_then(|key| locks.by_key.get(key)?.holder.as_ref()) {
+            if holder.call == call {
+                return true;
+            }
+            if seen.contains(&holder.call) {
+                return false;
+            }
+            seen.push(holder.call);
+            next = locks.waiting.get(&holder.call).map(String::as_str);
+        }
+        false
+    }
+
     /// Returns who has a lock, and the lock that this call waits for, if it does.
     fn describe(&self, key: &str) -> String {
         let locks = self.locks.lock();

@@ -7,7 +7,7 @@ use kopfd::handling::index::Member;
 use kopfd::handling::index_key::Key;
 use kopfd::handling::{Candidate, Verdict};
 use kopfd::object::Body;
-use kopfd::script::{BindingKind, Limits, Plain, Returned, Subject};
+use kopfd::script::{BindingKind, Limits, LiveBody, Plain, Returned, Stopped, Subject};
 use serde_json::{Value, json};
 
 use super::endings::returned;
@@ -272,6 +272,31 @@ fn a_deadlock_ends_with_the_time_of_a_call_and_says_who_has_what() {
     let expected = "the call has used up its budget: 60 seconds (limits.time); it was waiting for the lock `b`, held by main.rhai:3 for Example ns/obj, \
                     which waits for the lock `a`, held by main.rhai:3 for Example ns/obj, which waits for the lock `b`";
     assert!(texts.iter().any(|text| text == expected), "{texts:#?}");
+}
+
+#[test]
+fn a_deadlock_of_daemons_is_an_error_at_once() {
+    let text = "let keys = if name == \"a\" { [\"a\", \"b\"] } else { [\"b\", \"a\"] }; shared.lock(keys[0]); sleep(1); shared.lock(keys[1]); return name;";
+    let ended = in_virtual_time(async {
+        let mut operator = Operator::new("").runs_for(BindingKind::Daemon, text);
+        operator.declaration.bindings[0].limits.time = None;
+        let world = operator.start().await;
+        let daemon = |name: &str| {
+            let mut object = world.object(name);
+            object.body = Body::from(json!({"kind": "Example", "metadata": {"name": name}}));
+            let live = LiveBody::new(object.body.clone());
+            world.call_for(0, Subject::Background { object, live, stopped: Stopped::default() })
+        };
+        let (one, other) = tokio::join!(daemon("a"), daemon("b"));
+        [one.verdict, other.verdict]
+    });
+    // The first one to wait gets its lock when the other one has failed.
+    assert!(ended.iter().any(|verdict| matches!(verdict, Verdict::Returned(Some(_)))), "{ended:?}");
+    let text = ended.iter().find_map(|verdict| match verdict {
+        Verdict::Failed { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert!(text.is_some_and(|text| text.contains("`shared.lock` would never end: it waits for the lock `")), "{ended:?}");
 }
 
 #[test]

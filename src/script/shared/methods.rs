@@ -52,7 +52,7 @@ fn enter(native: &NativeCallContext<'_>, data: &Arc<SharedData>, function: &str)
 
 fn set(data: &SharedData, key: &str, value: &Dynamic) -> Result<(), Thrown> {
     let value = convert::to_data(value).map_err(|error| Failure::argument(format!("`shared` holds plain data only: {error}")))?;
-    data.set(key, Some(value).filter(|value| !value.to_dynamic().is_unit()));
+    data.set(key, Some(value).filter(|value| !value.is_null()));
     Ok(())
 }
 
@@ -81,6 +81,10 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
         permit
     } else {
         guard.wait();
+        // Other calls end with their time limit.
+        if !budget.has_time_limit() && data.is_deadlocked(key, budget.held().call(|| data.next_call())) {
+            return Err(Failure::argument(format!("`shared.lock` would never end: it waits for {}", data.describe(key))).into());
+        }
         let (data, key) = (Arc::clone(data), key.to_owned());
         let _note = budget.waiting_for(move || data.describe(&key));
         wait_in(&context, permits.acquire_owned())?.expect("the semaphore is never closed")
