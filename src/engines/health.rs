@@ -139,7 +139,9 @@ impl WatchReporter {
     /// Records a failure. `is_refusal` tells whether the server refused the request.
     pub fn failed(&self, error: &str, is_refusal: bool) {
         self.change(|watch| {
-            let since = watch.trouble.as_ref().map_or_else(Instant::now, |trouble| trouble.since);
+            // A refusal lasts as long as permissions are missing: the time of another failure begins after it.
+            let earlier = watch.trouble.as_ref().filter(|trouble| trouble.is_refusal == is_refusal);
+            let since = earlier.map_or_else(Instant::now, |trouble| trouble.since);
             watch.trouble = Some(Trouble { since, error: error.to_owned(), is_refusal });
         });
     }
@@ -198,6 +200,10 @@ mod tests {
         assert_eq!(one(health.dead()).as_deref(), Some("the watch of pods has been dead for 301 seconds: still no route"));
         watch.listed();
         assert_eq!(one(health.dead()), None);
+        refused.failed("HTTP 503", false);
+        assert_eq!(one(health.dead()), None, "it has failed for a moment only");
+        tokio::time::sleep(DEAD_AFTER + Duration::from_secs(1)).await;
+        assert_eq!(one(health.dead()).as_deref(), Some("the watch of secrets has been dead for 301 seconds: HTTP 503"));
     }
 
     #[tokio::test(start_paused = true)]
