@@ -5,10 +5,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use futures::future::BoxFuture;
 use rand::seq::SliceRandom as _;
+use tracing::warn;
 
 use crate::cluster::transport::{Connection, Login};
 use crate::cluster::{ConnectionInfo, ConnectionSettings, LoginError};
 use crate::kit::Stop;
+use crate::kit::errors::chain;
 use crate::manifest::operator::Moment;
 
 use super::{Activities, Attempts};
@@ -39,15 +41,27 @@ impl ActivityLogin {
         let activities = self.activities.get().and_then(Weak::upgrade);
         let activities = activities.ok_or_else(|| LoginError::Activity("the operator has ended".to_owned()))?;
         let run = activities.run(Moment::Login, Attempts::Repeated, &self.stop).await;
-        let mut infos = Vec::new();
+        let (mut infos, mut problems) = (Vec::new(), Vec::new());
         for (id, result) in run.map_err(|error| LoginError::Activity(error.to_string()))? {
-            let info = ConnectionInfo::read(&result);
-            infos.push((info.map_err(|problem| LoginError::Activity(format!("login function '{id}': {problem}")))?, id));
+            match ConnectionInfo::read(&result) {
+                Ok(info) => infos.push((info, id)),
+                Err(problem) => problems.push(LoginError::Activity(format!("login function '{id}': {problem}"))),
+            }
         }
         order(&mut infos);
         let mut connections = Vec::new();
         for (info, id) in infos {
-            connections.push(self.connect(info, id, &settings).await?);
+            match self.connect(info, id, &settings).await {
+                Ok(connection) => connections.push(connection),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        // Unusable credentials matter only if there are no others.
+        if connections.is_empty() && !problems.is_empty() {
+            return Err(problems.remove(0));
+        }
+        for problem in problems {
+            warn!(target: "kopfd::activities", "These credentials are not used: {}", chain(&problem));
         }
         Ok(connections)
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::kit::Stop;
+use crate::kit::{Stop, TaskGroup};
 use crate::manifest::operator::Moment;
 
 use super::{Activities, ActivityError, Attempts, title};
@@ -23,12 +23,15 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The results of the probes, in the order of declaration.
 pub type Results = Vec<(String, Value)>;
 
-type Run = Shared<BoxFuture<'static, Result<Arc<Results>, ActivityError>>>;
+/// A run; its results with its end.
+type Run = Shared<BoxFuture<'static, Result<(Instant, Arc<Results>), ActivityError>>>;
 
 /// The probes of one operator.
 pub struct Probes {
     activities: Arc<Activities>,
     state: Mutex<State>,
+    /// The run, which continues if its clients go away.
+    runs: TaskGroup,
     stop: Stop,
 }
 
@@ -42,7 +45,7 @@ struct State {
 impl Probes {
     /// Returns the probes among the activities of an operator.
     pub fn new(activities: Arc<Activities>, stop: Stop) -> Self {
-        Self { activities, state: Mutex::default(), stop }
+        Self { activities, state: Mutex::default(), runs: TaskGroup::under(&stop), stop }
     }
 
     /// Returns the results, which are at most ten seconds old. Each probe is called once: a failed one is not repeated.
@@ -64,9 +67,10 @@ impl Probes {
         // The first one to get here ends the run for the others.
         if state.running.as_ref().is_some_and(|running| running.ptr_eq(&run)) {
             state.running = None;
-            state.kept = ended.as_ref().ok().map(|results| (Instant::now(), Arc::clone(results)));
+            state.kept = ended.as_ref().ok().cloned();
         }
-        ended
+        drop(state);
+        ended.map(|(_, results)| results)
     }
 
     fn run(&self) -> Run {
@@ -74,11 +78,13 @@ impl Probes {
         let run = async move {
             let run = activities.run(Moment::Probe, Attempts::Single, &stop);
             match tokio::time::timeout(TIME_LIMIT, run).await {
-                Ok(ended) => ended.map(Arc::new),
+                Ok(ended) => ended.map(|results| (Instant::now(), Arc::new(results))),
                 Err(_) => Err(ActivityError::Timeout { activity: title(Moment::Probe), limit: TIME_LIMIT }),
             }
         };
-        run.boxed().shared()
+        let run = run.boxed().shared();
+        self.runs.spawn(|| "probes".to_owned(), run.clone().map(drop));
+        run
     }
 }
 
