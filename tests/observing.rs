@@ -36,6 +36,8 @@ struct World {
     takes: Duration,
     /// What the handlers write into the status.
     status: Value,
+    /// How many calls run, and how many have at most.
+    running: Mutex<(usize, usize)>,
     /// The objects of the calls that have ended.
     calls: Mutex<Vec<String>>,
     /// Whether dropping a memory panics.
@@ -51,7 +53,13 @@ impl Scripts for World {
         Box::pin(async move {
             let Subject::Event { object, .. } = &call.subject else { panic!("only events are handled") };
             let key = kopfd::object::ObjectKey::of(&object.body).to_string();
+            {
+                let (running, most) = &mut *self.running.lock();
+                *running += 1;
+                *most = (*most).max(*running);
+            }
             tokio::time::sleep(self.takes).await;
+            self.running.lock().0 -= 1;
             self.calls.lock().push(key);
             let mut patch = call.patch;
             if !self.status.is_null() {
@@ -107,6 +115,7 @@ struct Cluster {
 #[derive(Clone)]
 struct Settled {
     scope: Scope,
+    kind: &'static str,
     takes: Duration,
     status: Value,
     is_broken: bool,
@@ -115,7 +124,14 @@ struct Settled {
 
 impl Default for Settled {
     fn default() -> Self {
-        Self { scope: Scope::Cluster, takes: Duration::ZERO, status: Value::Null, is_broken: false, exit_timeout: Duration::from_secs(10) }
+        Self {
+            kind: "example.com/v1/things",
+            scope: Scope::Cluster,
+            takes: Duration::ZERO,
+            status: Value::Null,
+            is_broken: false,
+            exit_timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -138,11 +154,12 @@ impl Cluster {
             takes: settled.takes,
             status: settled.status,
             is_broken: settled.is_broken,
+            running: Mutex::default(),
             calls: Mutex::default(),
             forgotten: Mutex::default(),
             sent_with: Mutex::default(),
         });
-        let selectors = vec![Selector::parse("example.com/v1/things").unwrap()];
+        let selectors = vec![Selector::parse(settled.kind).unwrap()];
         let monitor = Arc::new(ActivityMonitor::default());
         let declared = Declared {
             name: Arc::from("demo"),
@@ -323,6 +340,27 @@ fn objects_that_vanish_while_their_kind_is_served_anew_are_forgotten() {
         assert_eq!(cluster.calls(), ["default/a"], "its deletion is an event");
         cluster.end().await;
     });
+}
+
+#[test]
+fn an_object_keeps_its_memory_and_has_one_worker_while_its_kind_is_served_anew() {
+    let short_names = json!({"spec": {"names": {"shortNames": ["th"]}}});
+    let mut second = version("v2", false);
+    second["served"] = json!(false);
+    let first_version = json!({"spec": {"versions": [version("v1", true), second]}});
+    for change in [short_names, first_version] {
+        in_virtual_time(async {
+            let settled = Settled { kind: "things.example.com", takes: Duration::from_millis(1500), ..Settled::default() };
+            let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+            cluster.send(Method::POST, THINGS, thing("a")).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            cluster.redefine(change).await;
+            assert_eq!(cluster.calls(), ["default/a"; 2], "it is listed anew");
+            assert_eq!(cluster.world.running.lock().1, 1, "one call at a time");
+            assert!(cluster.world.forgotten.lock().is_empty());
+            cluster.end().await;
+        });
+    }
 }
 
 #[test]

@@ -110,13 +110,15 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let Some(options) = self.options.tasks.get(&handler.target) else { return };
         let (resource, body) = (&event.object.resource, &event.object.body);
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
-        let live = object.live(resource, body);
-        let events = world.events().clone();
         let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
-        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), limits, events, span.clone());
-        let Some(number) = self.registry.add(&running) else { return };
-        object.begin(&running);
+        let start = |live: &Arc<LiveBody>| {
+            let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, world.events().clone(), span.clone());
+            let number = self.registry.add(&running)?;
+            Some((running, number))
+        };
+        // The object may have gone while filters were evaluated.
+        let Some((running, live, number)) = object.begin((resource, body), start) else { return };
         span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));
         let task = Task::new(task::Parts {
             world: Arc::clone(world),
@@ -145,6 +147,11 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
         }
         Some(object)
+    }
+
+    /// Tells whether an object is followed: it was seen, and is not forgotten.
+    pub fn follows(&self, memo: &str) -> bool {
+        self.objects.lock().contains_key(memo)
     }
 
     /// Tells whether an object has running tasks.

@@ -46,6 +46,11 @@ pub trait Background: Send + Sync {
         std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }
 
+    /// Tells whether daemons and timers follow an object, by the key of its memo: it was seen, and is not forgotten.
+    fn follows(&self, _memo: &str) -> bool {
+        false
+    }
+
     /// Tells whether an object has daemons or timers, by the key of its memo.
     fn has_background(&self, _memo: &str) -> bool {
         false

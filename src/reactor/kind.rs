@@ -60,6 +60,8 @@ pub struct Kind<W: Effects> {
     /// The objects with workers that are no longer watched.
     left: Mutex<HashSet<Box<str>>>,
     calls: Stop,
+    /// Requested when the workers have ended.
+    finished: Stop,
     monitor: Option<Arc<ActivityMonitor>>,
     health: Health,
     metrics: Option<Arc<KindMetrics>>,
@@ -81,6 +83,7 @@ impl<W: Effects + 'static> Kind<W> {
             first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
             left: Mutex::default(),
             calls: Stop::new(),
+            finished: Stop::new(),
             monitor: None,
             health: Health::default(),
             metrics: None,
@@ -151,6 +154,16 @@ impl<W: Effects + 'static> Kind<W> {
 
     /// Lets the workers process their queues for up to `grace`; then cancels their calls, and finally the workers.
     pub async fn finish(&self, grace: Duration) {
+        self.end_workers(grace).await;
+        self.finished.request("the workers have ended");
+    }
+
+    /// Returns a signal that is given when the kind has finished.
+    pub fn finished(&self) -> &Stop {
+        &self.finished
+    }
+
+    async fn end_workers(&self, grace: Duration) {
         self.queues.close();
         if self.workers.settle(grace).await {
             return;
@@ -363,14 +376,18 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
                 event_kind => {
                     kind.memories.notice(uid, event_kind == EventKind::Listed);
                     // It may have matched before.
-                    kind.world.unindex(uid);
+                    if kind.is_indexed() {
+                        kind.world.unindex(uid);
+                    }
                 }
             }
             return;
         }
         // It may be watched again.
         kind.left.lock().remove(uid);
-        let blocker = kind.world.readiness().filter(|_| self.blocker.is_some()).map(|readiness| Arc::new(readiness.block()));
+        // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
+        let is_new = !kind.queues.has(uid);
+        let blocker = kind.world.readiness().filter(|_| self.blocker.is_some() && is_new).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }
 

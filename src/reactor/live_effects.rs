@@ -125,6 +125,10 @@ impl Background for LiveEffects {
         }
     }
 
+    fn follows(&self, memo: &str) -> bool {
+        self.background.as_ref().is_some_and(|background| background.follows(memo))
+    }
+
     fn has_background(&self, memo: &str) -> bool {
         self.background.as_ref().is_some_and(|background| background.has_tasks(memo))
     }

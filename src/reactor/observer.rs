@@ -107,8 +107,8 @@ pub struct Observer<W: Effects> {
     namespaces: BTreeSet<String>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
     watches: BTreeMap<WatchKey, Watch>,
-    /// What the ended watches of kinds that are served anew knew.
-    predecessors: BTreeMap<WatchKey, oneshot::Receiver<KnownObjects>>,
+    /// The ended watches of kinds that are served anew, by their successors.
+    predecessors: BTreeMap<WatchKey, Predecessor>,
     tasks: Tasks<()>,
     scheduled_scans: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
@@ -125,6 +125,14 @@ struct Watch {
     stop: Stop,
     /// What it knew at its end.
     known: oneshot::Receiver<KnownObjects>,
+}
+
+/// An ended watch whose objects another one takes over.
+struct Predecessor {
+    /// What it knew at its end.
+    known: oneshot::Receiver<KnownObjects>,
+    /// Given when the workers of its kind have ended: an object has one worker at a time.
+    finished: Stop,
 }
 
 impl<W: Effects> Drop for Observer<W> {
@@ -221,7 +229,13 @@ impl<W: Effects + 'static> Observer<W> {
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
-                Some(observed) = observations.recv() => self.note(observed),
+                Some(observed) = observations.recv() => {
+                    self.note(observed);
+                    // Thousands of namespaces are listed at once.
+                    while let Ok(observed) = observations.try_recv() {
+                        self.note(observed);
+                    }
+                }
                 Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => tasks::report_task_end(&ended),
                 () = until(next_scan) => self.scan().await,
             }
@@ -362,8 +376,11 @@ impl<W: Effects + 'static> Observer<W> {
         let gone: Vec<_> = self.watches.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
             debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
-            if let Some(watch) = self.watches.remove(&key) {
-                watch.stop.request(REASON_GONE);
+            let successor = wanted.iter().find(|wanted| is_other_version(wanted, &key) && !self.watches.contains_key(*wanted)).cloned();
+            let Some(watch) = self.watches.remove(&key) else { continue };
+            match successor {
+                Some(successor) => self.hand_over(watch, &key.0, successor),
+                None => watch.stop.request(REASON_GONE),
             }
         }
         for key in wanted {
@@ -386,7 +403,7 @@ impl<W: Effects + 'static> Observer<W> {
                 info!(target: "kopfd::reactor", resource = %resource, "The kind has changed. It is served anew.");
                 for (key, watch) in self.watches.extract_if(.., |key, _| key.0 == *resource) {
                     watch.stop.request(REASON_CHANGED);
-                    self.predecessors.insert(key, watch.known);
+                    self.predecessors.insert(key, Predecessor { known: watch.known, finished: kind.finished().clone() });
                 }
                 let memories = Arc::clone(&kind.memories);
                 let exit_timeout = self.declared.exit_timeout;
@@ -394,6 +411,18 @@ impl<W: Effects + 'static> Observer<W> {
                 self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource).with_memories(memories)));
             }
         }
+    }
+
+    /// Ends a watch whose objects are watched in another version from now on.
+    fn hand_over(&mut self, watch: Watch, resource: &Arc<Resource>, successor: WatchKey) {
+        let Some(kind) = self.served.get(resource) else { return };
+        watch.stop.request(REASON_CHANGED);
+        let (memories, finished) = (Arc::clone(&kind.memories), kind.finished().clone());
+        if !self.served.contains_key(&successor.0) {
+            let kind = self.new_kind(&successor.0).with_memories(memories);
+            self.served.insert(Arc::clone(&successor.0), Arc::new(kind));
+        }
+        self.predecessors.insert(successor, Predecessor { known: watch.known, finished });
     }
 
     fn new_kind(&self, resource: &Arc<Resource>) -> Kind<W> {
@@ -446,10 +475,14 @@ impl<W: Effects + 'static> Observer<W> {
                 // Created here, so that the indexes are not ready before the first list.
                 let mut sink = KindSink::titled(Arc::clone(&kind), &title);
                 self.tasks.spawn(name.clone(), async move {
-                    if let Some(predecessor) = predecessor
-                        && let Ok(known) = predecessor.await
-                    {
-                        watcher = watcher.succeeding(known);
+                    if let Some(Predecessor { known, finished }) = predecessor {
+                        if let Ok(known) = known.await {
+                            watcher = watcher.succeeding(known);
+                        }
+                        tokio::select! {
+                            () = stop.requested() => {}
+                            () = finished.requested() => {}
+                        }
                     }
                     watch(name, &mut watcher, &mut sink, &stop).await;
                     let unneeded = match stop.reason() {
@@ -518,6 +551,11 @@ async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: 
             () = tokio::time::sleep(pauses.next_or_last().unwrap_or_default()) => {}
         }
     }
+}
+
+/// Tells whether the same objects are watched in another version.
+fn is_other_version((one, namespace): &WatchKey, (other, other_namespace): &WatchKey) -> bool {
+    (&one.group, &one.plural, namespace) == (&other.group, &other.plural, other_namespace) && one.version != other.version
 }
 
 async fn until(moment: Option<Instant>) {

@@ -207,7 +207,7 @@ fn a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout() {
         in_virtual_time(async {
             let mut sink = KindSink::new(Arc::clone(&kind));
             see(&scene, &mut sink, EventKind::Added).await;
-            tokio::time::sleep(idle_timeout - Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(idle - 1)).await;
             assert!(kind.queues.has("u1"), "idle timeout of {idle} s");
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert!(kind.queues.is_empty(), "idle timeout of {idle} s");

@@ -62,21 +62,31 @@ impl ObjectTasks {
         self.changed_at.subscribe()
     }
 
-    /// Returns the newest state for a new task.
-    pub(super) fn live(&self, resource: &Arc<Resource>, body: &Body) -> Arc<LiveBody> {
-        let mut state = self.state.lock();
-        let (_, live) = state.latest.get_or_insert_with(|| (Arc::clone(resource), LiveBody::new(body.clone())));
-        Arc::clone(live)
-    }
-
     /// Returns the kind with its newest properties.
-    pub(super) fn resource(&self) -> Option<Arc<Resource>> {
-        self.state.lock().latest.as_ref().map(|(resource, _)| Arc::clone(resource))
+    ///
+    /// # Panics
+    /// If the object has no tasks.
+    pub(super) fn resource(&self) -> Arc<Resource> {
+        let state = self.state.lock();
+        let (resource, _) = state.latest.as_ref().expect("an object with tasks has a newest state");
+        Arc::clone(resource)
     }
 
-    /// Adds a task.
-    pub(super) fn begin(&self, task: &Arc<RunningTask>) {
-        self.state.lock().running.insert(task.handler.id.clone(), Arc::clone(task));
+    /// Adds a task, which `start` makes with the newest state of the object, unless the object is gone.
+    pub(super) fn begin<T>(
+        &self,
+        (resource, body): (&Arc<Resource>, &Body),
+        start: impl FnOnce(&Arc<LiveBody>) -> Option<(Arc<RunningTask>, T)>,
+    ) -> Option<(Arc<RunningTask>, Arc<LiveBody>, T)> {
+        let mut state = self.state.lock();
+        if state.is_gone {
+            return None;
+        }
+        let live = state.latest.as_ref().map_or_else(|| LiveBody::new(body.clone()), |(_, live)| Arc::clone(live));
+        let (task, started) = start(&live)?;
+        state.latest.get_or_insert_with(|| (Arc::clone(resource), Arc::clone(&live)));
+        state.running.insert(task.handler.id.clone(), Arc::clone(&task));
+        Some((task, live, started))
     }
 
     /// Removes a task. Returns whether it was the last one of an object that is gone.

@@ -75,8 +75,8 @@ impl<W: Effects> Drop for Task<W> {
         let Parts { world, object, running, live, registry, number, .. } = &self.parts;
         let is_requested = running.stopped.is_set() || registry.halt().is_some();
         registry.remove(*number);
-        if object.end(&running.handler.id, is_requested) {
-            // The function may have written to the memo after the object was forgotten.
+        // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is no longer its own.
+        if object.end(&running.handler.id, is_requested) && !world.follows(&object.memo) {
             world.forget(&object.memo);
         }
         let (body, handler) = (&live.get(), &*running.handler);
@@ -286,10 +286,10 @@ impl<W: Effects> Task<W> {
         }
     }
 
-    /// Sends a patch once; returns `None` if the task is cancelled, or the object has left it.
+    /// Sends a patch once; returns `None` if the task is cancelled.
     async fn send_once(&self, patch: &Patch) -> Option<Result<Patch, Error>> {
         let Parts { world, object, running, live, .. } = &self.parts;
-        let (resource, body) = (object.resource()?, live.get());
+        let (resource, body) = (object.resource(), live.get());
         tokio::select! {
             biased;
             () = running.cancelled.requested() => None,
@@ -301,7 +301,7 @@ impl<W: Effects> Task<W> {
 
     fn subject(&self) -> Subject {
         let Parts { object, running, live, .. } = &self.parts;
-        let resource = object.resource().unwrap_or_default();
+        let resource = object.resource();
         let object = Object { resource, body: live.get(), memo: Arc::clone(&object.memo) };
         Subject::Background { object, live: Arc::clone(live), stopped: running.stopped.clone() }
     }
