@@ -72,7 +72,7 @@ pub use api::{Api, ApiError, Credentials};
 pub use call::{Attempted, Call, Evaluation, Returned, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limits};
-pub use host::{Host, Installed, Options, Threads};
+pub use host::{Fibers, Host, Installed, Options, Threads};
 pub use index::{IndexEntries, Indexes, SharedIndex};
 pub use plain::Plain;
 pub use problem::{Problem, Severity};

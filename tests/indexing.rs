@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, bootstrap};
 use kopfd::cluster::Options;
@@ -15,7 +16,7 @@ use kopfd::manifest;
 use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Scope};
-use kopfd::script::Threads;
+use kopfd::script::{Fibers, Threads};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -60,11 +61,19 @@ fn seen(name, by_team, logger) { logger.info(`${name}: ${by_team.keys().map(|key
 impl Cluster {
     /// Starts the operator over these objects.
     async fn serving(settings: &str, script: &str, objects: Vec<Value>) -> Self {
+        Self::disturbed(settings, script, objects, Vec::new()).await
+    }
+
+    /// Starts the operator over these objects and faults of the server.
+    async fn disturbed(settings: &str, script: &str, objects: Vec<Value>, faults: Vec<Rule>) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         spawn_controllers(&api, &mut tasks, &stop);
         bootstrap::apply(&api, objects).await.unwrap();
+        for rule in faults {
+            api.add_fault(rule);
+        }
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), settings, script);
         let mut cluster = Self { api, clock, monitor: Arc::default(), stop, tasks, operator: None, folder };
@@ -88,6 +97,7 @@ impl Cluster {
             script_threads: Threads::Current,
             seed: Some(1),
             exit_timeouts: ExitTimeouts::default(),
+            fibers: Fibers::default(),
             endpoints: Endpoints::default(),
         };
         let serving = Box::pin(operator::serve(operator, access, shared, self.stop.clone()));
@@ -157,6 +167,27 @@ fn many_objects_are_indexed_before_the_first_handler() {
         assert!(cluster.monitor.is_quiet());
         let lines = messages.lock().iter().filter(|line| *line == "100 of 10").count();
         assert_eq!(lines, 1001, "{:?}", messages.lock().iter().find(|line| line.contains(" of ")));
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_list_that_fails_after_its_first_page_is_repeated_and_blocks_nothing() {
+    in_virtual_time(async {
+        let (messages, _guard) = collect_messages(tracing::Level::INFO);
+        let script = "fn by_team(labels, name) { return entry(labels.team, name); }
+            fn seen(by_team, type, logger) { logger.info(`${by_team[\"t1\"].len()} of ${by_team.len()}`); }";
+        let objects = (0..1000).map(|number| configmap(&format!("c{number}"), &format!("t{}", number % 10)));
+        let lists = Match { verb: "list".into(), resource: Some("configmaps".to_owned()), ..Match::default() };
+        let (code, body) = (503, AnswerBody::Status);
+        let refusal = Action::Status { code, reason: String::new(), message: String::new(), retry_after: None, body };
+        let second_page = Rule { skip: 1, times: Some(1), ..Rule::new(lists, refusal) };
+        let cluster = Cluster::disturbed("settings: {}", script, objects.collect(), vec![second_page]).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!(cluster.api.firings().len(), 1);
+        assert!(cluster.monitor.is_quiet());
+        let handled = messages.lock().iter().filter(|line| *line == "100 of 10").count();
+        assert!(handled >= 1000, "{handled} calls");
         cluster.end().await;
     });
 }

@@ -30,7 +30,7 @@ use crate::manifest::Operator;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
-use crate::script::Threads;
+use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
@@ -137,6 +137,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         script_threads: Threads::default(),
         seed: None,
         exit_timeouts: ExitTimeouts::default(),
+        fibers: Fibers::default(),
         endpoints: Endpoints::default(),
     };
     let revision = Revision::start(operators, options, &shared);

@@ -17,7 +17,7 @@ use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::script::{Problem, Threads};
+use crate::script::{Fibers, Problem, Threads};
 use crate::telemetry::{self, Verbosity};
 
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
@@ -178,6 +178,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
         script_threads,
         seed: None,
         exit_timeouts,
+        fibers: Fibers::default(),
         endpoints: endpoints.clone(),
     };
     let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();

@@ -13,7 +13,7 @@ use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
-use crate::script::host::{self, Threads};
+use crate::script::host::{self, Fibers, Threads};
 use crate::script::{Credentials, Host, Problem, Program};
 
 use super::activity::ActivityMonitor;
@@ -36,8 +36,8 @@ use crate::engines::metrics::MetricsSink;
 use crate::engines::posting::{self, LogPoster, Queue};
 use crate::telemetry::OperatorMetrics;
 
-/// Time limit of the end of the posting of Events, which does not wait for the API server.
-const POSTING_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time limit of the end of the posting of Events: for the queued ones, and for a request that is not answered.
+const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -56,6 +56,8 @@ pub struct Shared {
     pub has_change_log: bool,
     /// The threads of the scripts of each operator.
     pub script_threads: Threads,
+    /// The fibers of the process, which all operators share.
+    pub fibers: Fibers,
     /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
     /// The times after which an exiting process is killed.
@@ -74,9 +76,10 @@ impl ExitTimeouts {
         self.0.lock().insert(operator.to_owned(), timeout);
     }
 
-    /// Returns the longest time; `None` if no operator has a limit.
+    /// Returns the longest time; `None` if an operator has no limit.
     pub fn longest(&self) -> Option<Duration> {
-        self.0.lock().values().copied().flatten().max()
+        let timeouts: Option<Vec<Duration>> = self.0.lock().values().copied().collect();
+        timeouts?.into_iter().max()
     }
 }
 
@@ -158,10 +161,27 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Sto
     }
     let limit = settings.process.ultimate_exiting_timeout;
     let probes = shared.endpoints.register(&operator.name, Probes::new(Arc::clone(&activities), stop.clone()));
-    let served = run(operator, started, settings, shared, stop).await;
+    let mut posting = PostingTask::default();
+    let served = run(operator, started, settings, shared, stop, &mut posting).await;
     drop(probes);
     let cleaned = activities.clean_up(limit).await.map_err(ServeError::Cleanup);
+    // Cleanup functions may post Events, too.
+    posting.end().await;
     served.and(cleaned)
+}
+
+/// The task that posts Events; it begins after the login.
+#[derive(Default)]
+struct PostingTask {
+    stop: Stop,
+    tasks: Tasks<()>,
+}
+
+impl PostingTask {
+    async fn end(mut self) {
+        self.stop.request("the operator ends");
+        self.tasks.finish(POSTING_TIMEOUT).await;
+    }
 }
 
 /// An operator whose scripts are installed.
@@ -197,11 +217,11 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let program = Program::load(operator.declaration.clone()).map_err(failed)?;
     let options = host::Options {
         threads: shared.script_threads,
+        fibers: shared.fibers.clone(),
         clock: shared.clock.clone(),
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
-        ..host::Options::default()
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let installed = host.install(Arc::new(program)).await.map_err(failed)?;
@@ -219,7 +239,14 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
-async fn run(operator: Operator, started: Started, settings: Settings, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+async fn run(
+    operator: Operator,
+    started: Started,
+    settings: Settings,
+    shared: Shared,
+    stop: Stop,
+    posting: &mut PostingTask,
+) -> Result<(), ServeError> {
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, defaults, .. } = operator;
@@ -231,8 +258,8 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
     }
     let own_stop = stop.child();
     posted.configure(settings.posting.clone());
-    let mut posting = Tasks::default();
-    posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), own_stop.clone()));
+    let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
+    posting.tasks.spawn("posting of Events", posts);
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
     let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
@@ -255,7 +282,6 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
         }
     };
     own_stop.request("the operator ends");
-    posting.finish(POSTING_TIMEOUT).await;
     served
 }
 

@@ -24,7 +24,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
-use crate::script::Threads;
+use crate::script::{Fibers, Threads};
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
@@ -188,6 +188,7 @@ impl Environment {
             script_threads: Threads::Current,
             seed: Some(self.seed),
             exit_timeouts: ExitTimeouts::default(),
+            fibers: Fibers::default(),
             endpoints: self.endpoints.clone(),
         };
         let stop = Stop::new();

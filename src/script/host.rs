@@ -26,7 +26,7 @@ use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
 use crate::object::Patch;
 
-/// Limit of fibers of all threads. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
+/// Limit of fibers of a process. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
 
 /// One of this many fibers is kept for calls that end by themselves, however many daemons there are.
@@ -50,8 +50,47 @@ pub struct Options {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// Limit of running and waiting scripts.
-    pub max_fibers: usize,
+    /// The fibers, which all hosts of a process share.
+    pub fibers: Fibers,
+}
+
+/// A limit of fibers: of running and waiting scripts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Fibers {
+    all: Arc<Semaphore>,
+    /// A daemon takes one of these and then a fiber, both for as long as it lives.
+    daemons: Arc<Semaphore>,
+}
+
+impl Fibers {
+    /// Returns a limit of fibers; a part of them is left to calls other than daemons.
+    pub fn up_to(limit: usize) -> Self {
+        let daemons = limit - limit.div_ceil(SHARE_WITHOUT_DAEMONS);
+        Self { all: Arc::new(Semaphore::new(limit)), daemons: Arc::new(Semaphore::new(daemons)) }
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        permit(&self.all).await
+    }
+
+    /// Waits until a daemon may begin. Returns `None` if it is asked to stop before.
+    async fn daemon(&self, call: &Call, stopped: &Stopped) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.daemons).try_acquire_owned() {
+            return Some(permit);
+        }
+        call.span.in_scope(|| warn!("The daemon waits for the end of another one: as many are running as this process may have."));
+        tokio::select! {
+            biased;
+            () = stopped.raised() => None,
+            permit = permit(&self.daemons) => Some(permit),
+        }
+    }
+}
+
+impl Default for Fibers {
+    fn default() -> Self {
+        Self::up_to(MAX_FIBERS)
+    }
 }
 
 /// The threads of scripts.
@@ -74,16 +113,14 @@ impl Default for Threads {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, credentials: None, max_fibers: MAX_FIBERS }
+        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, credentials: None, fibers: Fibers::default() }
     }
 }
 
 /// A handle to the script threads. Dropping it ends all calls.
 pub struct Host {
     threads: Vec<Worker>,
-    fibers: Arc<Semaphore>,
-    /// A daemon takes one of these and then a fiber, both for as long as it lives.
-    daemons: Arc<Semaphore>,
+    fibers: Fibers,
     generations: AtomicU64,
 }
 
@@ -131,15 +168,13 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, seed, api, credentials, max_fibers } = options;
+        let Options { threads, clock, seed, api, credentials, fibers } = options;
         let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default(), shared: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
-        let max_daemons = max_fibers - max_fibers.div_ceil(SHARE_WITHOUT_DAEMONS);
-        let [fibers, daemons] = [max_fibers, max_daemons].map(|limit| Arc::new(Semaphore::new(limit)));
-        Ok(Self { threads, fibers, daemons, generations: AtomicU64::new(0) })
+        Ok(Self { threads, fibers, generations: AtomicU64::new(0) })
     }
 
     /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
@@ -169,13 +204,13 @@ impl Host {
         let bindings = &installed.program.declaration.bindings;
         let is_daemon = bindings.get(call.target).is_some_and(|binding| binding.kind == BindingKind::Daemon);
         let _daemon = match &call.subject {
-            Subject::Background { stopped, .. } if is_daemon => match self.daemon_permit(&call, stopped).await {
+            Subject::Background { stopped, .. } if is_daemon => match self.fibers.daemon(&call, stopped).await {
                 Some(permit) => Some(permit),
                 None => return cancelled("the daemon was asked to stop before it began"),
             },
             _ => None,
         };
-        let permit = permit(&self.fibers).await;
+        let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let jobs = self.thread_of(&call.subject.turn());
         let job = CallJob { generation: installed.generation, call, reply, permit };
@@ -184,19 +219,6 @@ impl Host {
         match answer.await {
             Ok(returned) => returned,
             Err(_) => cancelled("the script thread has ended"),
-        }
-    }
-
-    /// Waits until a daemon may begin. Returns `None` if it is asked to stop before.
-    async fn daemon_permit(&self, call: &Call, stopped: &Stopped) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.daemons).try_acquire_owned() {
-            return Some(permit);
-        }
-        call.span.in_scope(|| warn!("The daemon waits for the end of another one: as many are running as this process may have."));
-        tokio::select! {
-            biased;
-            () = stopped.raised() => None,
-            permit = permit(&self.daemons) => Some(permit),
         }
     }
 
@@ -224,7 +246,7 @@ impl Host {
         evaluation: Evaluation,
         job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
     ) -> Result<T, String> {
-        let permit = permit(&self.fibers).await;
+        let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };
         let gone = || "the script thread has ended".to_owned();

@@ -8,7 +8,7 @@ use kopfd::handling::{Change, Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
-use kopfd::script::{BindingKind, LiveBody, Options, Returned, StopFlag, Stopped, Subject, Threads};
+use kopfd::script::{BindingKind, Fibers, LiveBody, Options, Returned, StopFlag, Stopped, Subject, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, START, World, in_virtual_time, object};
@@ -210,7 +210,7 @@ fn a_running_function_waits_for_its_stop_and_learns_the_reasons() {
 fn daemons_leave_fibers_to_the_calls_that_end() {
     in_virtual_time(async {
         let operator = Operator::new("").runs_for(BindingKind::Daemon, "stopped.wait(); return name;").runs("return 1;");
-        let options = Options { threads: Threads::Current, max_fibers: 4, ..Options::default() };
+        let options = Options { threads: Threads::Current, fibers: Fibers::up_to(4), ..Options::default() };
         let world = operator.start_with(options).await.unwrap();
         let daemons: Vec<_> = (0..5).map(|number| (world.object(&format!("u-{number}")), Stopped::default())).collect();
         let running = daemons.iter().map(|(object, stopped)| {

@@ -1,6 +1,7 @@
 //! Repetitions of Events: which ones are counted on an existing Event.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,8 +18,8 @@ const MAX_REMEMBERED: usize = 4_096;
 /// The posted Events of the last minutes.
 #[derive(Debug, Default)]
 pub struct Posted {
-    entries: HashMap<KubernetesEvent, Entry>,
-    order: VecDeque<KubernetesEvent>,
+    entries: HashMap<Arc<KubernetesEvent>, Entry>,
+    order: VecDeque<Arc<KubernetesEvent>>,
 }
 
 /// A posted Event.
@@ -36,7 +37,8 @@ impl Posted {
     /// Remembers a new Event.
     pub fn remember(&mut self, event: KubernetesEvent, namespace: &str, name: &str, now: Timestamp) {
         let entry = Entry { namespace: namespace.to_owned(), name: name.to_owned(), count: 1, last: now };
-        if self.entries.insert(event.clone(), entry).is_none() {
+        let event = Arc::new(event);
+        if self.entries.insert(Arc::clone(&event), entry).is_none() {
             self.order.push_back(event);
         }
         if self.order.len() > MAX_REMEMBERED

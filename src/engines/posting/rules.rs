@@ -89,7 +89,7 @@ pub fn body(
         "action": "Action?",
         "type": event.event_type,
         "reason": event.reason,
-        "message": cut(&event.message),
+        "message": cut(&event.message).unwrap_or_else(|| event.message.clone()),
         "reportingComponent": component,
         "reportingInstance": posting.reporting_instance,
         "source": {"component": component},
@@ -106,13 +106,13 @@ pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
-/// Cuts a long message in the middle.
-fn cut(message: &str) -> String {
+/// Cuts a message in the middle, if it is too long.
+pub(super) fn cut(message: &str) -> Option<String> {
     let length = message.chars().count();
     if length <= MAX_MESSAGE {
-        return message.to_owned();
+        return None;
     }
     let begin: String = message.chars().take(KEPT.0).collect();
     let end: String = message.chars().skip(length - KEPT.1).collect();
-    format!("{begin}...{end}")
+    Some(format!("{begin}...{end}"))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use serde_json::Value;
@@ -19,6 +20,9 @@ use super::rules::{self, KubernetesEvent};
 
 /// Limit of queued Events: one is posted in some milliseconds, so this bridges some seconds without the API server.
 const CAPACITY: usize = 1_000;
+
+/// How long queued Events are posted when the operator stops.
+const FLUSH_TIME: Duration = Duration::from_secs(2);
 
 /// The current settings: startup functions may change them.
 type Current = Arc<RwLock<Arc<Posting>>>;
@@ -70,7 +74,11 @@ impl Poster {
         }
     }
 
-    fn put(&self, event: KubernetesEvent) {
+    fn put(&self, mut event: KubernetesEvent) {
+        // A queue of uncut messages could take gigabytes.
+        if let Some(cut) = rules::cut(&event.message) {
+            event.message = cut;
+        }
         if self.events.try_send(event).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -92,24 +100,31 @@ impl Queue {
         *self.posting.write() = Arc::new(posting);
     }
 
-    /// Posts the Events until the operator stops. Events that are still queued then are lost. `component` is the name of the operator, for
+    /// Posts the Events until the operator stops. Those that are queued then are posted for up to two seconds. `component` is the name of the operator, for
     /// Events without a reporting component in the settings.
     pub async fn run(mut self, client: Client, clock: Clock, component: String, stop: Stop) {
         let mut task = Task { client, clock, posting: Arc::clone(&self.posting.read()), component, posted: Posted::default() };
-        let post_all = async {
-            while let Some(event) = self.events.recv().await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = stop.requested() => break,
+                event = self.events.recv() => event,
+            };
+            let Some(event) = event else { break };
+            task.post(event).await;
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                warn!(target: "kopfd::posting", lost, "Events were not posted: their queue was full.");
+            }
+        }
+        self.events.close();
+        let rest = async {
+            while let Ok(event) = self.events.try_recv() {
                 task.post(event).await;
-                let lost = self.lost.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    warn!(target: "kopfd::posting", lost, "Events were not posted: their queue was full.");
-                }
             }
         };
-        tokio::select! {
-            biased;
-            () = stop.requested() => {}
-            () = post_all => {}
-        }
+        // The lost ones are counted below.
+        let _ = tokio::time::timeout(FLUSH_TIME, rest).await;
         let lost = self.events.len() as u64 + self.lost.load(Ordering::Relaxed);
         if lost > 0 {
             warn!(target: "kopfd::posting", lost, "Events were not posted: the operator stops.");
