@@ -234,13 +234,15 @@ async fn run(operator: Operator, started: Started, settings: Settings, shared: S
     let mut posting = Tasks::default();
     posting.spawn("posting of Events", posted.run(client.clone(), shared.clock.clone(), name.clone(), own_stop.clone()));
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let health = shared.endpoints.health;
+    let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
     let earlier = shared.precedence.before(&name);
     let declared = Declared {
         earlier,
         sub_defaults: defaults,
         monitor: shared.monitor,
-        health: shared.endpoints.health,
+        health,
         metrics: shared.endpoints.metrics.operator(&name),
         ..declare(&name, handlers, &settings, shared.scope)
     };
