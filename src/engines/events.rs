@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
@@ -117,6 +117,47 @@ pub enum EngineEvent<'a> {
         retry: u64,
         /// The outcome.
         outcome: &'a Outcome,
+    },
+    /// A schedule begins to wait for its ticks.
+    ScheduleStarted {
+        /// The schedule.
+        handler: &'a Handler,
+        /// Whether nothing is to be read from the store.
+        is_synced: bool,
+    },
+    /// A schedule is called for a tick.
+    ScheduleCalled {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+        /// The attempts made before for this tick.
+        retry: u64,
+    },
+    /// An attempt of a schedule was judged, including one that was not made because of a limit.
+    ScheduleJudged {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+        /// The attempts made before for this tick.
+        retry: u64,
+        /// The outcome; `None` if the call was cancelled, since the operator stops.
+        outcome: Option<&'a Outcome>,
+    },
+    /// A schedule has given up the attempts for a tick, since the next one has come.
+    ScheduleGivenUp {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+    },
+    /// A schedule has stored what it has done, or has something to store.
+    ScheduleSynced {
+        /// The schedule.
+        handler: &'a Handler,
+        /// Whether nothing is left to store.
+        is_synced: bool,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {

@@ -12,6 +12,9 @@ use crate::telemetry::metrics::AttemptOutcome;
 
 use super::events::{EngineEvent, EventSink};
 
+/// Stands for the object of calls of schedules.
+const SCHEDULES: &str = "schedules";
+
 /// The sink of events that counts them.
 pub struct MetricsSink {
     metrics: OperatorMetrics,
@@ -95,6 +98,13 @@ impl EventSink for MetricsSink {
             EngineEvent::ActivityJudged { handler, retry, outcome, .. } => {
                 self.ended(String::new(), handler);
                 self.judged(handler, retry, outcome);
+            }
+            EngineEvent::ScheduleCalled { handler, .. } => self.began(SCHEDULES.to_owned(), handler),
+            EngineEvent::ScheduleJudged { handler, retry, outcome, .. } => {
+                self.ended(SCHEDULES.to_owned(), handler);
+                if let Some(outcome) = outcome {
+                    self.judged(handler, retry, outcome);
+                }
             }
             EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => {
                 self.changed(&mut self.state.lock(), uid(body), |waiting| {

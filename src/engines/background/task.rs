@@ -171,7 +171,7 @@ impl<W: Effects> Task<W> {
             Ok(attempted) => attempted,
             Err(panic) => {
                 self.patch = Patch::default();
-                let (outcome, message) = self.judge(defect(&panic_text(&*panic)));
+                let (outcome, message) = self.judge(Verdict::defect(&panic_text(&*panic)));
                 self.log(&message);
                 self.conclude(&outcome)
             }
@@ -228,7 +228,7 @@ impl<W: Effects> Task<W> {
         };
         world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
         let called = AssertUnwindSafe(world.call(handler, call)).catch_unwind().await;
-        let returned = called.unwrap_or_else(|panic| Returned::new(defect(&panic_text(&*panic)), Patch::default()));
+        let returned = called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()));
         world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
         returned
     }
@@ -335,11 +335,6 @@ impl<W: Effects> Task<W> {
     fn log(&self, message: &Message) {
         self.parts.world.events().report_handling(&self.parts.live.get(), message);
     }
-}
-
-fn defect(panic: &str) -> Verdict {
-    let text = format!("a defect of the engine: {panic}");
-    Verdict::Failed { representation: text.clone(), text, trace: None }
 }
 
 /// Tells whether the same patch would be refused again: it is invalid, or a function of it fails.
