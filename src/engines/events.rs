@@ -175,6 +175,8 @@ pub enum EngineEvent<'a> {
     PatchSent {
         /// The object before.
         body: &'a Body,
+        /// The patch.
+        patch: &'a Patch,
         /// The resulting version, if the patch has changed anything.
         version: Option<&'a str>,
     },
@@ -196,6 +198,11 @@ pub trait EventSink: Send + Sync {
 
     /// Tells whether the sink uses debug messages, so that costly ones need not be created otherwise.
     fn wants_debugging(&self) -> bool {
+        false
+    }
+
+    /// Tells whether messages about calls that only repeat the one before are for debugging, since the sink counts such calls.
+    fn folds_repetitions(&self) -> bool {
         false
     }
 
@@ -246,6 +253,11 @@ impl EventStream {
         self.sinks.iter().any(|sink| sink.wants_states())
     }
 
+    /// Tells whether any sink counts calls that only repeat the one before.
+    pub fn folds_repetitions(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.folds_repetitions())
+    }
+
     /// Tells whether any sink uses debug messages.
     pub fn wants_debugging(&self) -> bool {
         self.sinks.iter().any(|sink| sink.wants_debugging())
@@ -264,6 +276,10 @@ impl EventSink for EventStream {
 
     fn wants_states(&self) -> bool {
         self.wants_states()
+    }
+
+    fn folds_repetitions(&self) -> bool {
+        self.folds_repetitions()
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct Task {
     /// When the store may be used again after a failure.
     retry_at: Instant,
     error_delays: Backoff,
+    /// Whether the last attempt has succeeded.
+    has_succeeded: bool,
 }
 
 /// What is known of the store.
@@ -80,6 +82,7 @@ impl Task {
             memory: if schedule.catches_up { Memory::Unread } else { Memory::Saved },
             retry_at: Instant::now(),
             error_delays: Backoff::new(Arc::clone(&context.error_delays)),
+            has_succeeded: false,
             handler: Arc::new(handler),
             schedule,
             context,
@@ -199,7 +202,8 @@ impl Task {
         self.record = self.record.after(&outcome, self.context.clock.now());
         let retry = (!outcome.is_final).then(|| outcome.delay.unwrap_or_default());
         self.phase = self.schedule.after(tick, retry, self.now());
-        if outcome.is_final && outcome.error.is_none() {
+        self.has_succeeded = outcome.is_final && outcome.error.is_none();
+        if self.has_succeeded {
             self.metrics.succeeded(self.context.clock.now());
         }
         if outcome.is_final && self.schedule.catches_up {
@@ -210,7 +214,8 @@ impl Task {
 
     /// Returns the outcome of an attempt; `None` if it was cancelled.
     async fn outcome(&self, tick: Timestamp) -> Option<Outcome> {
-        self.log(&attempt::announce(&self.handler));
+        let is_repetition = self.has_succeeded && self.context.events.folds_repetitions();
+        self.log(&attempt::announce(&self.handler).demoted_if(is_repetition));
         let clock = &self.context.clock;
         if let Some((outcome, message)) = attempt::check_limits(&self.handler, &self.record, clock.now()) {
             self.log(&message);
@@ -223,7 +228,8 @@ impl Task {
         }
         let backoff = self.context.default_backoff;
         let (outcome, message) = attempt::judge(&self.handler, &self.record, returned.verdict, clock.now(), backoff);
-        self.log(&message);
+        let is_success = outcome.is_final && outcome.error.is_none();
+        self.log(&message.demoted_if(is_repetition && is_success));
         Some(outcome)
     }
 
