@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod patching;
 pub mod posting;
 pub mod readiness;
+pub mod schedules;
 pub mod settling;
 
 pub use activities::{Activities, ActivityError};
@@ -25,3 +26,4 @@ pub use events::{EngineEvent, EventSink, EventStream};
 pub use health::Health;
 pub use indexing::Indexer;
 pub use readiness::{Blocker, Readiness};
+pub use schedules::Schedules;

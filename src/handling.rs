@@ -26,6 +26,7 @@ pub mod message;
 pub mod outcome;
 pub mod plan;
 pub mod progress;
+pub mod schedule;
 pub mod select;
 pub mod sequence;
 pub mod spawning;

@@ -7,10 +7,12 @@ pub mod essence;
 mod fields;
 pub mod key;
 pub mod record;
+pub mod schedule;
 pub mod storage;
 pub mod text;
 pub mod write;
 
 pub use clash::Clash;
 pub use record::Stored;
+pub use schedule::ScheduleRecord;
 pub use storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};

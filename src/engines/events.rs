@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
@@ -118,6 +118,47 @@ pub enum EngineEvent<'a> {
         /// The outcome.
         outcome: &'a Outcome,
     },
+    /// A schedule begins to wait for its ticks.
+    ScheduleStarted {
+        /// The schedule.
+        handler: &'a Handler,
+        /// Whether nothing is to be read from the store.
+        is_synced: bool,
+    },
+    /// A schedule is called for a tick.
+    ScheduleCalled {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+        /// The attempts made before for this tick.
+        retry: u64,
+    },
+    /// An attempt of a schedule was judged, including one that was not made because of a limit.
+    ScheduleJudged {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+        /// The attempts made before for this tick.
+        retry: u64,
+        /// The outcome; `None` if the call was cancelled, since the operator stops.
+        outcome: Option<&'a Outcome>,
+    },
+    /// A schedule has given up the attempts for a tick, since the next one has come.
+    ScheduleGivenUp {
+        /// The schedule.
+        handler: &'a Handler,
+        /// The tick.
+        scheduled_at: Timestamp,
+    },
+    /// A schedule has stored what it has done, or has something to store.
+    ScheduleSynced {
+        /// The schedule.
+        handler: &'a Handler,
+        /// Whether nothing is left to store.
+        is_synced: bool,
+    },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {
         /// The times until the next attempts.
@@ -134,6 +175,8 @@ pub enum EngineEvent<'a> {
     PatchSent {
         /// The object before.
         body: &'a Body,
+        /// The patch.
+        patch: &'a Patch,
         /// The resulting version, if the patch has changed anything.
         version: Option<&'a str>,
     },
@@ -155,6 +198,11 @@ pub trait EventSink: Send + Sync {
 
     /// Tells whether the sink uses debug messages, so that costly ones need not be created otherwise.
     fn wants_debugging(&self) -> bool {
+        false
+    }
+
+    /// Tells whether messages about calls that only repeat the one before are for debugging, since the sink counts such calls.
+    fn folds_repetitions(&self) -> bool {
         false
     }
 
@@ -205,6 +253,11 @@ impl EventStream {
         self.sinks.iter().any(|sink| sink.wants_states())
     }
 
+    /// Tells whether any sink counts calls that only repeat the one before.
+    pub fn folds_repetitions(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.folds_repetitions())
+    }
+
     /// Tells whether any sink uses debug messages.
     pub fn wants_debugging(&self) -> bool {
         self.sinks.iter().any(|sink| sink.wants_debugging())
@@ -223,6 +276,10 @@ impl EventSink for EventStream {
 
     fn wants_states(&self) -> bool {
         self.wants_states()
+    }
+
+    fn folds_repetitions(&self) -> bool {
+        self.folds_repetitions()
     }
 }
 

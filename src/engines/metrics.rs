@@ -5,12 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::handling::{Handler, Outcome};
+use crate::handling::{Handler, On, Outcome};
 use crate::object::{Body, EventKind, ObjectKey};
 use crate::telemetry::OperatorMetrics;
 use crate::telemetry::metrics::AttemptOutcome;
 
 use super::events::{EngineEvent, EventSink};
+
+/// Stands for the object of calls of schedules.
+const SCHEDULES: &str = "schedules";
 
 /// The sink of events that counts them.
 pub struct MetricsSink {
@@ -77,10 +80,10 @@ impl EventSink for MetricsSink {
     fn accept(&self, event: &EngineEvent<'_>) {
         match *event {
             EngineEvent::HandlerCalled { body, handler, .. } => self.began(uid(body), handler),
-            EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
+            EngineEvent::HandlerReturned { body, handler, retry, returned, .. } => {
                 self.ended(uid(body), handler);
-                // Attempts of change handlers are judged later; raw events have one attempt.
-                if reason.is_none() && !returned.is_cancelled {
+                // Other attempts are judged later; raw events have one attempt.
+                if handler.on == On::Event && !returned.is_cancelled {
                     let has_failed = !matches!(returned.verdict, crate::handling::Verdict::Returned(_));
                     self.metrics.attempt(&handler.id, retry, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
                 }
@@ -95,6 +98,13 @@ impl EventSink for MetricsSink {
             EngineEvent::ActivityJudged { handler, retry, outcome, .. } => {
                 self.ended(String::new(), handler);
                 self.judged(handler, retry, outcome);
+            }
+            EngineEvent::ScheduleCalled { handler, .. } => self.began(SCHEDULES.to_owned(), handler),
+            EngineEvent::ScheduleJudged { handler, retry, outcome, .. } => {
+                self.ended(SCHEDULES.to_owned(), handler);
+                if let Some(outcome) = outcome {
+                    self.judged(handler, retry, outcome);
+                }
             }
             EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => {
                 self.changed(&mut self.state.lock(), uid(body), |waiting| {
@@ -115,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::handling::{On, Reason, Verdict};
+    use crate::handling::{Reason, Verdict};
     use crate::object::Patch;
     use crate::script::Returned;
     use crate::telemetry::Metrics;
@@ -172,6 +182,21 @@ mod tests {
         scene.shows("kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1");
         scene.shows("kopfd_handler_duration_seconds_sum{operator=\"demo\",handler=\"made\"} 6.0");
         assert!(scene.sink.state.lock().calls.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_of_a_timer_or_for_a_raw_event_counts_once() {
+        for (on, is_judged) in [(On::Timer, true), (On::Daemon, true), (On::Event, false)] {
+            let scene = Scene { handler: Handler::simple("made", on), ..Scene::new() };
+            let (body, handler, reason, retry) = (&body("1"), &scene.handler, None, 0);
+            scene.sink.accept(&EngineEvent::HandlerCalled { body, handler, reason, retry });
+            let returned = &Returned::new(Verdict::Returned(None), Patch::default());
+            scene.sink.accept(&EngineEvent::HandlerReturned { body, handler, reason, retry, returned });
+            if is_judged {
+                scene.sink.accept(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &done() });
+            }
+            scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"succeeded\"} 1");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch:
     let events = world.events();
     events.emit(&EngineEvent::PatchPrepared { body, patch });
     let applied = world.apply(resource, body, patch).await?;
-    events.emit(&EngineEvent::PatchSent { body, version: applied.version.as_deref() });
+    events.emit(&EngineEvent::PatchSent { body, patch, version: applied.version.as_deref() });
     if applied.is_gone {
         events.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));
     }

@@ -1,13 +1,15 @@
 //! Readiness of the indexes: nothing is handled before all indexed kinds are listed and their listed objects are indexed.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
+
+use super::health::{Health, ReadinessGate};
 
 /// The interval of warnings while nothing is handled.
 const WARNING_INTERVAL: Duration = Duration::from_secs(30);
@@ -18,6 +20,8 @@ pub struct Readiness {
     blockers: Mutex<Blockers>,
     /// Changes only when the last blocker is released, so that each waiting task is woken once.
     is_ready: watch::Sender<bool>,
+    /// The health of the process, and why it is not ready while something blocks.
+    reported_to: OnceLock<(Health, String)>,
 }
 
 /// The unreleased blockers.
@@ -26,15 +30,23 @@ struct Blockers {
     count: usize,
     /// What the incomplete lists are of.
     lists: BTreeSet<String>,
+    /// Makes the process unready.
+    gate: Option<ReadinessGate>,
 }
 
 impl Default for Readiness {
     fn default() -> Self {
-        Self { blockers: Mutex::default(), is_ready: watch::Sender::new(true) }
+        Self { blockers: Mutex::default(), is_ready: watch::Sender::new(true), reported_to: OnceLock::new() }
     }
 }
 
 impl Readiness {
+    /// Makes the process unready for a reason while something blocks from now on. Only the first call counts.
+    pub fn report_to(&self, health: Health, reason: String) {
+        // A second call would come from a second operator with the same indexes, which does not exist.
+        let _ = self.reported_to.set((health, reason));
+    }
+
     /// Blocks until the blocker is released or dropped.
     pub fn block(self: &Arc<Self>) -> Blocker {
         self.block_for(None)
@@ -51,6 +63,7 @@ impl Readiness {
         blockers.lists.extend(list.clone());
         if blockers.count == 1 {
             self.is_ready.send_replace(false);
+            blockers.gate = self.reported_to.get().map(|(health, reason)| health.gate(reason.clone()));
         }
         Blocker { readiness: Arc::clone(self), list, is_released: AtomicBool::new(false) }
     }
@@ -98,6 +111,7 @@ impl Readiness {
             blockers.lists.remove(list);
         }
         if blockers.count == 0 {
+            blockers.gate = None;
             self.is_ready.send_replace(true);
         }
     }
@@ -153,6 +167,23 @@ mod tests {
         assert!(!readiness.is_ready());
         drop(again);
         readiness.ready().await;
+    }
+
+    #[test]
+    fn the_process_is_unready_while_something_blocks() {
+        let (readiness, health) = (Arc::new(Readiness::default()), Health::default());
+        readiness.report_to(health.clone(), "operator 'a' has not filled its indexes yet".to_owned());
+        let reasons = || health.unready().into_iter().collect::<Vec<_>>();
+        let (first, second) = (readiness.block(), readiness.block_for_list("pods.v1".to_owned()));
+        assert_eq!(reasons(), ["operator 'a' has not filled its indexes yet"]);
+        drop(first);
+        assert_eq!(reasons().len(), 1);
+        second.release();
+        assert!(reasons().is_empty());
+        let again = readiness.block();
+        assert_eq!(reasons().len(), 1);
+        drop(again);
+        assert!(reasons().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,6 +63,12 @@ impl Message {
         Self::new(Level::Step, text)
     }
 
+    /// Returns the line for debugging only, if a condition holds.
+    #[must_use]
+    pub fn demoted_if(self, is_routine: bool) -> Self {
+        if is_routine { Self { level: Level::Debug, ..self } } else { self }
+    }
+
     /// Returns an informing line.
     pub fn info(text: impl Into<String>) -> Self {
         Self::new(Level::Info, text)

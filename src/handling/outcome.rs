@@ -44,6 +44,14 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Returns the verdict of a call that a defect of the engine has ended: the text of its panic.
+    pub fn defect(panic: &str) -> Self {
+        let text = format!("a defect of the engine: {panic}");
+        Self::Failed { representation: text.clone(), text, trace: None }
+    }
+}
+
 /// The outcome of an attempt, for the record and the plan.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {

@@ -8,7 +8,7 @@ use crate::script::BindingKind;
 use super::binding::{BINDING, Concern, Ids, Request, misplaced};
 use super::builder::{OperatorBuilder, POLICY, Script};
 use super::diagnostic::Severity;
-use super::operator::{Activity, Moment, Schedule};
+use super::operator::{Activity, CronSchedule, Moment, Schedule};
 use super::reader::Item;
 
 const MOMENTS: [(&str, Moment, BindingKind, &str); 4] = [
@@ -50,13 +50,9 @@ impl OperatorBuilder<'_> {
 
     /// Reads `spec.schedules`.
     pub(super) fn schedules(&mut self, item: &Item<'_>) {
-        let items = self.reader.list(item);
         let mut ids = HashMap::new();
-        for item in &items {
+        for item in &self.reader.list(item) {
             self.schedule(item, &mut ids);
-        }
-        if !items.is_empty() {
-            self.unsupported(Severity::Error, item, "schedules");
         }
     }
 
@@ -77,8 +73,8 @@ impl OperatorBuilder<'_> {
             reader.report(Severity::Error, bound.spot, &bound.path, message, Some(hint));
         }
         let Some(ticks) = ticks else { return };
-        let catches_up = missed == Some("once");
+        let schedule = CronSchedule { ticks, catches_up: missed == Some("once") };
         let handler = bound.handler(On::Schedule, Concern::default(), policy);
-        self.operator.schedules.push(Schedule { handler, ticks, catches_up });
+        self.operator.schedules.push(Schedule { handler, schedule });
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+pub use crate::handling::schedule::CronSchedule;
 pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
@@ -213,9 +214,7 @@ pub struct Schedule {
     /// The common part of all handlers.
     pub handler: Handler,
     /// When it is called.
-    pub ticks: Ticks,
-    /// Whether a missed tick is caught up once.
-    pub catches_up: bool,
+    pub schedule: CronSchedule,
 }
 
 impl Operator {

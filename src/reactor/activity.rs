@@ -1,6 +1,6 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,6 +18,9 @@ use crate::engines::events::{EngineEvent, EventSink};
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
+
+/// Stands for the object of a schedule that has failed.
+const SCHEDULE: &str = "the schedules";
 
 /// Characters of a value that are shown.
 const MAX_SHOWN: usize = 80;
@@ -40,8 +43,10 @@ pub struct ActivityMonitor {
     pending_scans: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
-    /// Running calls of timers. Daemons are not counted: they run as long as their objects exist.
+    /// Running calls of timers and schedules. Daemons are not counted: they run as long as their objects exist.
     timer_calls: AtomicUsize,
+    /// Schedules that have something to read or store.
+    unsynced: Mutex<BTreeSet<String>>,
     /// Watches that have not completed their first list.
     unlisted: AtomicUsize,
     /// Handlers that have failed permanently.
@@ -166,6 +171,7 @@ impl ActivityMonitor {
     pub fn begin_anew(&self) {
         self.observers.store(0, Ordering::SeqCst);
         self.timer_calls.store(0, Ordering::SeqCst);
+        self.unsynced.lock().clear();
         self.unserved.lock().clear();
         self.indexes.lock().clear();
         self.pending.clear();
@@ -195,6 +201,24 @@ impl ActivityMonitor {
         self.broken.lock().values().cloned().collect()
     }
 
+    /// Records the end of a call of a timer or schedule.
+    fn timer_returned(&self) {
+        self.timer_calls.fetch_sub(1, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    /// Records whether a schedule has something to read or store.
+    fn schedule_synced(&self, handler: &Handler, is_synced: bool) {
+        let mut unsynced = self.unsynced.lock();
+        if is_synced {
+            unsynced.remove(&handler.id);
+        } else {
+            unsynced.insert(handler.id.clone());
+        }
+        drop(unsynced);
+        self.changed.notify_waiters();
+    }
+
     /// Waits until nothing is pending, including retries.
     pub async fn settled(&self) {
         loop {
@@ -213,7 +237,8 @@ impl ActivityMonitor {
 
     /// Tells whether nothing is running or pending.
     pub fn is_quiet(&self) -> bool {
-        [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans].iter().all(|count| count.load(Ordering::SeqCst) == 0)
+        let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans];
+        counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty()
     }
 }
 
@@ -231,8 +256,7 @@ impl EventSink for ActivityMonitor {
             EngineEvent::HandlerReturned { body, handler, .. } => {
                 self.pending.returned(handler, body);
                 if handler.on == On::Timer {
-                    self.timer_calls.fetch_sub(1, Ordering::SeqCst);
-                    self.changed.notify_waiters();
+                    self.timer_returned();
                 }
             }
             EngineEvent::TaskEnded { body, handler, .. } => self.pending.returned(handler, body),
@@ -243,6 +267,16 @@ impl EventSink for ActivityMonitor {
                 if handler.on != On::Daemon {
                     self.pending.concluded(handler, body, outcome);
                 }
+            }
+            EngineEvent::ScheduleCalled { .. } => drop(self.timer_calls.fetch_add(1, Ordering::SeqCst)),
+            EngineEvent::ScheduleJudged { handler, outcome, .. } => {
+                self.timer_returned();
+                if outcome.is_some_and(|outcome| outcome.is_final && outcome.error.is_some()) {
+                    self.failures.lock().push(Failure { handler: handler.id.clone(), object: SCHEDULE.to_owned() });
+                }
+            }
+            EngineEvent::ScheduleStarted { handler, is_synced } | EngineEvent::ScheduleSynced { handler, is_synced } => {
+                self.schedule_synced(handler, *is_synced);
             }
             EngineEvent::CycleEnded { uid, body, error } => self.cycled(uid, body, *error),
             _ => {}

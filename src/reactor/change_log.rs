@@ -2,19 +2,24 @@
 //!
 //! It remembers the logged objects, to log later changes as differences.
 
+mod last_seen;
+mod successes;
+
 use std::collections::HashMap;
 
 use parking_lot::{Mutex, RwLock};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tracing::{debug, info};
 
-use crate::handling::Handler;
+use crate::handling::{Handler, On};
 use crate::kit::surplus;
-use crate::object::diff::{self, Item, Op};
+use crate::object::diff::{self, Item};
 use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
 
 use super::changes::{ANNOTATIONS, Form, lines};
 use crate::engines::events::{EngineEvent, EventSink};
+use last_seen::{LastSeen, collect, leaves};
+use successes::Successes;
 
 /// Lines shown of one change, unless debug lines are shown.
 const MAX_LINES: usize = 12;
@@ -29,15 +34,7 @@ pub struct ChangeLog {
     prefix: RwLock<String>,
     /// The logged objects, by unique id.
     last_seen: Mutex<HashMap<String, LastSeen>>,
-}
-
-/// The last seen state of an object, with the operator's later writes.
-#[derive(Debug)]
-struct LastSeen {
-    body: Body,
-    own: Vec<(Vec<String>, Value)>,
-    /// The version that includes all writes; `None` until it is known.
-    complete_at: Option<u64>,
+    successes: Successes,
 }
 
 /// The write of a script.
@@ -52,7 +49,7 @@ pub enum Write {
 impl ChangeLog {
     /// Returns the change log of an operator with this annotation prefix.
     pub fn new(prefix: &str) -> Self {
-        Self { prefix: RwLock::new(prefix.to_owned()), last_seen: Mutex::default() }
+        Self { prefix: RwLock::new(prefix.to_owned()), last_seen: Mutex::default(), successes: Successes::default() }
     }
 
     /// Replaces the annotation prefix: a startup function may change it.
@@ -93,19 +90,14 @@ impl ChangeLog {
     pub fn report_patch(&self, body: &Body, patch: &Patch) {
         log_lines(&differences(body, patch, &format!("{}/", self.prefix.read())), "│ ");
         if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
-            collect(&patch.merge, &mut Vec::new(), &mut state.own);
-            let is_finalizers = |one: &Transform| matches!(one, Transform::AddFinalizer(_) | Transform::RemoveFinalizer(_));
-            if patch.transforms.iter().any(is_finalizers) {
-                state.own.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
-            }
-            state.complete_at = None;
+            state.patch_sent(patch);
         }
     }
 
-    /// Records the version that includes the operator's write.
-    pub fn patched(&self, body: &Body, version: Option<&str>) {
+    /// Records the version that includes a patch.
+    pub fn patched(&self, body: &Body, patch: &Patch, version: Option<&str>) {
         if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
-            state.complete_at = version.and_then(number);
+            state.patch_stored(patch, version);
         }
     }
 
@@ -141,8 +133,7 @@ impl ChangeLog {
         let text = |pointer: &str| after.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if let Some(state) = self.last_seen.lock().get_mut(text("/metadata/uid")) {
             let items = diff::diff(before, after, Scope::Full);
-            state.own.extend(items.iter().flat_map(leaves).map(|leaf| (leaf.path, leaf.new)));
-            state.complete_at = number(text("/metadata/resourceVersion"));
+            state.written(items.iter().flat_map(leaves), text("/metadata/resourceVersion"));
         }
     }
 
@@ -171,10 +162,21 @@ impl EventSink for ChangeLog {
         match event {
             EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
             EngineEvent::PatchPrepared { body, patch } => self.report_patch(body, patch),
-            EngineEvent::PatchSent { body, version } => self.patched(body, *version),
-            EngineEvent::TaskStarted { handler, .. } => report_task(handler, "starts"),
-            EngineEvent::TaskEnded { handler, is_requested: true, .. } => report_task(handler, "has stopped"),
-            EngineEvent::TaskEnded { handler, is_requested: false, .. } => report_task(handler, "has ended on its own"),
+            EngineEvent::PatchSent { body, patch, version } => self.patched(body, patch, *version),
+            EngineEvent::TaskStarted { handler, .. } | EngineEvent::ScheduleStarted { handler, .. } => report_task(handler, "starts"),
+            EngineEvent::TaskEnded { body, handler, is_requested } => {
+                let what = if *is_requested { "has stopped" } else { "has ended on its own" };
+                match self.successes.take(body, handler) {
+                    0 | 1 => report_task(handler, what),
+                    successes => report_task(handler, &format!("{what} after {successes} successful calls")),
+                }
+            }
+            EngineEvent::AttemptJudged { body, handler, outcome, .. } if handler.on == On::Timer => {
+                report_successes(handler, self.successes.count(Some(body), handler, outcome));
+            }
+            EngineEvent::ScheduleJudged { handler, outcome: Some(outcome), .. } => {
+                report_successes(handler, self.successes.count(None, handler, outcome));
+            }
             _ => {}
         }
     }
@@ -182,20 +184,15 @@ impl EventSink for ChangeLog {
     fn wants_states(&self) -> bool {
         true
     }
+
+    fn folds_repetitions(&self) -> bool {
+        true
+    }
 }
 
-impl LastSeen {
-    /// Returns the known state after an event. Writes are kept until the object includes all of them.
-    fn after(before: Option<&Self>, body: &Body) -> Self {
-        let complete_at = before.and_then(|before| before.complete_at);
-        let is_behind = complete_at.zip(body.resource_version().and_then(number)).is_some_and(|(complete, seen)| seen < complete);
-        let own = before.filter(|_| is_behind).map(|before| before.own.clone()).unwrap_or_default();
-        Self { body: body.clone(), own, complete_at: complete_at.filter(|_| is_behind) }
-    }
-
-    fn has_written(&self, leaf: &Item) -> bool {
-        let is_finalizers = leaf.path == ["metadata", "finalizers"];
-        self.own.iter().any(|(keys, value)| leaf.path.starts_with(keys) && (is_finalizers || leaf.new == *value))
+fn report_successes(handler: &Handler, successes: Option<u64>) {
+    if let Some(successes) = successes {
+        report_task(handler, &format!("has succeeded {successes} times"));
     }
 }
 
@@ -207,28 +204,6 @@ fn report_task(handler: &Handler, what: &str) {
 fn is_noise(leaf: &Item) -> bool {
     let keys: Vec<&str> = leaf.path.iter().map(String::as_str).collect();
     matches!(keys.as_slice(), ["metadata", "deletionTimestamp" | "deletionGracePeriodSeconds"] | ["metadata", "annotations", LAST_APPLIED])
-}
-
-/// Splits a difference into leaves, if a whole mapping was added or removed.
-fn leaves(item: &Item) -> Vec<Item> {
-    let map = match item.op {
-        Op::Add => &item.new,
-        Op::Remove => &item.old,
-        Op::Change => return vec![item.clone()],
-    };
-    let Some(map) = map.as_object().filter(|map| !map.is_empty()) else { return vec![item.clone()] };
-    let mut found = Vec::new();
-    collect(map, &mut item.path.clone(), &mut found);
-    let part = |(path, value)| match item.op {
-        Op::Remove => Item { op: Op::Remove, path, old: value, new: Value::Null },
-        op => Item { op, path, old: Value::Null, new: value },
-    };
-    found.into_iter().map(part).collect()
-}
-
-/// Returns the number of a version. The embedded server uses numbers; a suffix after the number marks a version without an event.
-fn number(version: &str) -> Option<u64> {
-    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn kind(body: &Body) -> &str {
@@ -274,17 +249,6 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
     lines
 }
 
-fn collect(map: &Map<String, Value>, keys: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, Value)>) {
-    for (key, value) in map {
-        keys.push(key.clone());
-        match value {
-            Value::Object(child) if !child.is_empty() => collect(child, keys, leaves),
-            _ => leaves.push((keys.clone(), value.clone())),
-        }
-        keys.pop();
-    }
-}
-
 fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
     let old = path::resolve(body, keys).filter(|old| !old.is_null());
     let place = keys.join(".");
@@ -300,6 +264,7 @@ fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handling::Outcome;
     use crate::telemetry;
     use serde_json::json;
     use tracing::Level;
@@ -331,6 +296,36 @@ mod tests {
             log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: false });
         });
         assert_eq!(lines, ["│ Timer 'repair' starts.", "│ Timer 'repair' has stopped.", "│ Timer 'repair' has ended on its own."]);
+    }
+
+    #[test]
+    fn successes_of_timers_and_schedules_are_counted() {
+        let body = &body("1", json!({}));
+        let success = &Outcome { is_final: true, ..Outcome::default() };
+        let failure = &Outcome { error: Some("x".to_owned()), ..Outcome::default() };
+        let (timer, schedule) = (&Handler::simple("repair", On::Timer), &Handler::simple("report", On::Schedule));
+        let lines = reported(|log| {
+            log.accept(&EngineEvent::TaskStarted { body, handler: timer });
+            log.accept(&EngineEvent::ScheduleStarted { handler: schedule, is_synced: true });
+            for retry in 0..105 {
+                log.accept(&EngineEvent::AttemptJudged { body, handler: timer, retry, outcome: success });
+                log.accept(&EngineEvent::AttemptJudged { body, handler: timer, retry, outcome: failure });
+            }
+            for _ in 0..10 {
+                let scheduled_at = jiff::Timestamp::UNIX_EPOCH;
+                log.accept(&EngineEvent::ScheduleJudged { handler: schedule, scheduled_at, retry: 0, outcome: Some(success) });
+            }
+            log.accept(&EngineEvent::TaskEnded { body, handler: timer, is_requested: true });
+        });
+        let expected = [
+            "│ Timer 'repair' starts.",
+            "│ Schedule 'report' starts.",
+            "│ Timer 'repair' has succeeded 10 times.",
+            "│ Timer 'repair' has succeeded 100 times.",
+            "│ Schedule 'report' has succeeded 10 times.",
+            "│ Timer 'repair' has stopped after 105 successful calls.",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
@@ -367,7 +362,7 @@ mod tests {
         let lines = reported(|log| {
             log.report_event(EventKind::Listed, &first);
             log.report_patch(&first, &patch);
-            log.patched(&first, Some("3"));
+            log.patched(&first, &patch, Some("3"));
             // The first of two requests, then the second, with a change by another client in between.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1}})));
             let status = json!({"create": {"port": 80}, "other": 1});
@@ -416,7 +411,7 @@ mod tests {
         let events = |log: &ChangeLog| {
             log.report_event(EventKind::Added, &first);
             log.report_patch(&first, &patch);
-            log.patched(&first, Some("3"));
+            log.patched(&first, &patch, Some("3"));
             // Others have written the same value elsewhere, and have removed the rest of a mapping.
             log.report_event(EventKind::Modified, &body("2", json!({"spec": {"size": 1, "ready": true}})));
             let own = |version: &str, finalizers: Value| {
@@ -439,6 +434,32 @@ mod tests {
             "│ ~ metadata.finalizers: [\"a/f\"] -> [\"a/f\",\"b/f\"]",
         ];
         assert_eq!(reported(events), expected);
+    }
+
+    #[test]
+    fn patches_that_are_sent_at_the_same_time_are_not_told_as_changes_by_others() {
+        let first = body("1", json!({}));
+        let of_cycle = Patch { transforms: vec![Transform::AddFinalizer("a/f".to_owned())], ..Patch::default() };
+        let mut of_timer = Patch::default();
+        of_timer.set(&["status", "count"], json!(1)).unwrap();
+        let lines = reported(|log| {
+            log.report_event(EventKind::Added, &first);
+            log.report_patch(&first, &of_cycle);
+            log.report_patch(&first, &of_timer);
+            log.patched(&first, &of_cycle, Some("2"));
+            log.report_event(EventKind::Modified, &body("2", json!({"metadata": {"finalizers": ["a/f"]}})));
+            log.patched(&first, &of_timer, Some("3"));
+            log.report_event(EventKind::Modified, &body("3", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 1}})));
+            log.report_event(EventKind::Modified, &body("4", json!({"metadata": {"finalizers": ["a/f"]}, "status": {"count": 2}})));
+        });
+        let expected = [
+            "┌ The Thing was added, at version 1.",
+            "│ + metadata.finalizers: a/f",
+            "│ + status.count: 1",
+            "┌ The Thing has changed, at version 4.",
+            "│ ~ status.count: 1 -> 2",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]
@@ -468,7 +489,7 @@ mod tests {
             };
             seen(log, &first);
             log.accept(&EngineEvent::PatchPrepared { body: &first, patch: &patch });
-            log.accept(&EngineEvent::PatchSent { body: &first, version: Some("3") });
+            log.accept(&EngineEvent::PatchSent { body: &first, patch: &patch, version: Some("3") });
             seen(log, &body("2", json!({})));
             seen(log, &body("3", json!({"status": 1})));
         });

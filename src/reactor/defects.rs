@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
+use crate::manifest::Schedule;
 use crate::object::{Body, Patch};
 
 thread_local! {
@@ -29,6 +30,8 @@ pub(crate) enum Defect {
     StartsNoTasks,
     /// Timers and daemons are not stopped when their object is deleted.
     KeepsTasks,
+    /// Schedules do not catch up missed ticks.
+    SkipsMissedTicks,
 }
 
 /// Runs a function with a defect in the engine.
@@ -47,6 +50,14 @@ pub(crate) fn is_on(defect: Defect) -> bool {
 /// Tells whether timers and daemons do not follow an event because of a defect.
 pub(crate) fn ignores_tasks(body: &Body) -> bool {
     is_on(Defect::StartsNoTasks) || (is_on(Defect::KeepsTasks) && body.is_deleting())
+}
+
+/// Returns schedules with the defect applied.
+pub(crate) fn spoiled_schedules(mut schedules: Vec<Schedule>) -> Vec<Schedule> {
+    if is_on(Defect::SkipsMissedTicks) {
+        schedules.iter_mut().for_each(|one| one.schedule.catches_up = false);
+    }
+    schedules
 }
 
 /// Returns a patch with the defect applied.

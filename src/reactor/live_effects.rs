@@ -20,6 +20,7 @@ use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use crate::engines::error::Error;
 use crate::engines::events::EventStream;
+use crate::engines::health::Health;
 use crate::engines::indexing::Indexer;
 use crate::engines::readiness::Readiness;
 
@@ -76,6 +77,12 @@ impl LiveEffects {
     /// Returns the effects with randomness from a seed, if there is one.
     pub fn with_seed(self, seed: Option<u64>) -> Self {
         Self { chance: seed.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))), ..self }
+    }
+
+    /// Returns the effects with indexes that make the process unready for a reason until they are filled.
+    pub fn with_health(self, health: Health, reason: String) -> Self {
+        self.indexer.readiness().report_to(health, reason);
+        self
     }
 
     /// Returns the effects with daemons and timers, which use these effects themselves.

@@ -28,7 +28,7 @@ use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
-use crate::engines::readiness::Readiness;
+use crate::engines::readiness::{Blocker, Readiness};
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
 const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(4)];
@@ -115,6 +115,8 @@ pub struct Observer<W: Effects> {
     worker_stop: Stop,
     /// The pending scans reported to the monitor.
     reported_scans: usize,
+    /// Nothing is handled before it is known which kinds are indexed.
+    starting: Option<Blocker>,
 }
 
 /// A kind in one namespace, or in all.
@@ -161,6 +163,7 @@ impl<W: Effects + 'static> Observer<W> {
     /// Returns an observer without observations.
     pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
         let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
+        let starting = world.readiness().map(Readiness::block);
         Self {
             declared,
             world,
@@ -179,6 +182,7 @@ impl<W: Effects + 'static> Observer<W> {
             scheduled_scans: BTreeMap::new(),
             worker_stop: Stop::new(),
             reported_scans: 0,
+            starting,
         }
     }
 
@@ -197,10 +201,8 @@ impl<W: Effects + 'static> Observer<W> {
         self.kinds.learn(&scan, groups.as_ref());
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
-        // Nothing is handled before it is known which kinds are indexed.
-        let blocker = self.world.readiness().map(Readiness::block);
         self.reconcile(&stop);
-        drop(blocker);
+        drop(self.starting.take());
         drop(gate);
         self.warn_of_waits(&stop);
         if let Some(monitor) = &self.declared.monitor {

@@ -28,12 +28,14 @@ use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
 use crate::engines::background::BackgroundOptions;
-use crate::engines::effects::Scripts;
+use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
 use crate::engines::posting::{self, LogPoster, Queue};
+use crate::engines::schedules::store::ScheduleStore;
+use crate::engines::schedules::{ScheduleContext, Schedules};
 use crate::telemetry::OperatorMetrics;
 
 /// Time limit of the end of the posting of Events: for the queued ones, and for a request that is not answered.
@@ -249,7 +251,7 @@ async fn run(
 ) -> Result<(), ServeError> {
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
-    let Operator { name, defaults, .. } = operator;
+    let Operator { name, defaults, schedules, .. } = operator;
     let Started { scripts, client, kinds, activities, events, posted, .. } = started;
     tokio::select! {
         biased;
@@ -260,18 +262,38 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
-    let effects = LiveEffects::new(scripts, client.clone(), shared.clock).with_events(events).with_seed(shared.seed);
+    let health = shared.endpoints.health;
+    let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
+    let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
+    let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
+    let schedule_context = ScheduleContext {
+        scripts: calls,
+        clock: shared.clock,
+        events,
+        readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
+        metrics: shared.endpoints.metrics.operator(&name),
+        store: ScheduleStore::new(client.clone(), &name),
+        settings: activities.settings(),
+        default_backoff: settings.execution.default_backoff,
+        error_delays: settings.queueing.error_delays.clone().into(),
+        exit_timeout: settings.queueing.exit_timeout,
+    };
     let earlier = shared.precedence.before(&name);
     let declared = Declared {
         earlier,
         sub_defaults: defaults,
         monitor: shared.monitor,
-        health: shared.endpoints.health,
+        health,
         metrics: shared.endpoints.metrics.operator(&name),
         ..declare(&name, handlers, &settings, shared.scope)
     };
-    let mut observed = std::pin::pin!(Observer::new(declared, effects, client.clone(), kinds).run(own_stop.clone()));
+    #[cfg(test)]
+    let schedules = super::defects::spoiled_schedules(schedules);
+    // The observer holds up the schedules, too, until it knows which kinds are indexed.
+    let observer = Observer::new(declared, effects, client.clone(), kinds);
+    let schedules = Schedules::start(schedules, &schedule_context, &own_stop);
+    let mut observed = std::pin::pin!(observer.run(own_stop.clone()));
     let served = tokio::select! {
         ended = &mut observed => ended.map_err(ServeError::Discovery),
         failure = client.login_failed(), if activities.has(Moment::Login) => {
@@ -282,6 +304,7 @@ async fn run(
         }
     };
     own_stop.request("the operator ends");
+    schedules.finish().await;
     served
 }
 

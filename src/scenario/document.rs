@@ -79,7 +79,8 @@ impl ReadContext<'_> {
         let declared = operators.iter().flat_map(|operators| operators.iter());
         let handlers = declared.clone().flat_map(|operator| {
             let activities = operator.activities.iter().map(|activity| &activity.handler);
-            operator.object_handlers().chain(activities).map(|handler| handler.id.clone())
+            let schedules = operator.schedules.iter().map(|schedule| &schedule.handler);
+            operator.object_handlers().chain(activities).chain(schedules).map(|handler| handler.id.clone())
         });
         self.handlers = handlers.collect();
         self.indexes = declared.flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();

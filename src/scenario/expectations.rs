@@ -178,7 +178,7 @@ fn handler(context: &ReadContext<'_>, item: &Item<'_>, id: &str) -> Option<Strin
     }
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = suggestion(id, &names);
-    context.reader.error_with(item, format!("the operator has no handler, timer or daemon `{id}`"), hint);
+    context.reader.error_with(item, format!("the operator has no handler, timer, daemon or schedule `{id}`"), hint);
     None
 }
 

@@ -6,6 +6,7 @@
 
 mod background;
 mod progress;
+mod schedules;
 mod stored;
 mod tally;
 #[cfg(test)]
@@ -13,12 +14,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::apiserver::ApiServer;
 use crate::apiserver::storage::store::Change;
+use crate::handling::schedule::CronSchedule;
 use crate::handling::{Handler, On, Outcome, Reason};
 use crate::kit::Clock;
 use crate::manifest::Operator;
@@ -28,6 +31,7 @@ use crate::script::Returned;
 use super::timeline::Subject;
 use background::BackgroundChecks;
 use progress::{Attempt, Called, Context, Progress};
+use schedules::{DeclaredSchedules, Known, ScheduleChecks};
 use stored::Storage;
 use tally::Tallies;
 
@@ -45,6 +49,8 @@ pub(super) struct Invariants {
     clock: Clock,
     /// The storage of each operator.
     operators: Vec<Storage>,
+    /// The schedules of each operator.
+    schedules: Vec<DeclaredSchedules>,
     state: Mutex<State>,
     /// Notified when the limit of violations is reached.
     limit_reached: Notify,
@@ -60,6 +66,7 @@ struct State {
     objects: BTreeMap<(usize, String), Progress>,
     tallies: Tallies,
     background: BackgroundChecks,
+    schedules: ScheduleChecks,
     /// Objects whose main patch was sent, while the patch of the status may still follow.
     half_written: BTreeSet<Subject>,
     lost_statuses: BTreeSet<Subject>,
@@ -96,7 +103,9 @@ pub(super) struct InvariantReport {
 impl Invariants {
     /// Creates the checker for these operators.
     pub(super) fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
-        Self { api, clock, operators: operators.iter().map(Storage::of).collect(), state: Mutex::default(), limit_reached: Notify::new() }
+        let schedules = operators.iter().map(DeclaredSchedules::of).collect();
+        let operators = operators.iter().map(Storage::of).collect();
+        Self { api, clock, operators, schedules, state: Mutex::default(), limit_reached: Notify::new() }
     }
 
     /// Waits until there are so many violations that the run can end.
@@ -142,6 +151,45 @@ impl Invariants {
         self.check_tasks(process, body, |checks, key| {
             checks.returned(key, body, &handler.id);
             None
+        });
+    }
+
+    /// Notes the start of a schedule.
+    pub(super) fn schedule_started(&self, process: Process, handler: &Handler) {
+        self.check_schedule(process, handler, |checks, key, rules, known| {
+            checks.started(key, rules, known);
+            None
+        });
+    }
+
+    /// Notes the start of a call of a schedule.
+    pub(super) fn schedule_called(&self, process: Process, handler: &Handler, tick: Timestamp, retry: u64) {
+        self.check_schedule(process, handler, |checks, key, _, known| checks.called(&key, tick, retry, known));
+    }
+
+    /// Notes the end of a call of a schedule.
+    pub(super) fn schedule_ended(&self, process: Process, handler: &Handler) {
+        self.check_schedule(process, handler, |checks, key, _, known| {
+            checks.ended(&key, known.now);
+            None
+        });
+    }
+
+    /// Updates the checks of a schedule. Those of earlier runs are ignored.
+    fn check_schedule(
+        &self,
+        process: Process,
+        handler: &Handler,
+        check: impl FnOnce(&mut ScheduleChecks, (usize, String), &CronSchedule, Known) -> Option<String>,
+    ) {
+        let declared = &self.schedules[process.operator];
+        let Some(rules) = declared.rules.get(&handler.id) else { return };
+        let known = Known { now: self.clock.now(), done_until: declared.done_until(&self.api, &handler.id) };
+        self.with(process, None, |state| {
+            if process.run == state.run {
+                let violation = check(&mut state.schedules, (process.operator, handler.id.clone()), rules, known);
+                state.violations.extend(violation);
+            }
         });
     }
 
@@ -261,6 +309,11 @@ impl Invariants {
                 Some((body, handlers))
             });
             state.violations.extend(of_tasks);
+            let known = |(operator, id): &(usize, String)| Known {
+                now: self.clock.now(),
+                done_until: self.schedules[*operator].done_until(&self.api, id),
+            };
+            state.violations.extend(state.schedules.verify(known));
             let mut causes = HandledCauses::new();
             for progress in state.objects.values() {
                 *causes.entry(progress.subject().clone()).or_default() += progress.causes();
@@ -296,8 +349,9 @@ impl Invariants {
         }
         if process.run > state.run {
             state.run = process.run;
-            let State { objects, tallies, background, half_written, lost_statuses, .. } = &mut *state;
+            let State { objects, tallies, background, schedules, half_written, lost_statuses, .. } = &mut *state;
             background.run_ended();
+            schedules.run_ended();
             for ((operator, _), progress) in objects.iter_mut() {
                 progress.run_ended(*operator, tallies);
             }

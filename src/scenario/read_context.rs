@@ -20,7 +20,7 @@ pub(super) struct ReadContext<'r> {
     search_paths: Vec<PathBuf>,
     /// Expressions of all matchers.
     pub expressions: RefCell<Vec<Expression>>,
-    /// Ids of the operators' handlers of changes, events and activities; empty if the manifests have errors.
+    /// Ids of the operators' handlers of changes, events, activities and schedules; empty if the manifests have errors.
     pub handlers: Vec<String>,
     /// Names of the operators' indexes.
     pub indexes: Vec<String>,

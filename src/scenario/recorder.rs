@@ -21,6 +21,9 @@ use super::timeline::{Event, Subject, Timeline};
 /// The running timers and daemons of one run: objects with ids of handlers.
 pub(super) type RunningTasks = BTreeSet<(Subject, String)>;
 
+/// The end of a call that was cancelled.
+const CANCELLED: &str = "cancelled";
+
 /// Records the events of one operator during one run of it.
 pub(super) struct TimelineRecorder {
     pub timeline: Arc<Timeline>,
@@ -80,7 +83,7 @@ impl EventSink for TimelineRecorder {
                 }
                 // Attempts are judged later, except those of handlers of raw events, whose verdict is final.
                 let outcome = match (&returned.verdict, returned.is_cancelled) {
-                    (_, true) => "cancelled".to_owned(),
+                    (_, true) => CANCELLED.to_owned(),
                     _ if reason.is_some() || handler.on.is_spawning() => return,
                     (verdict, false) => describe_verdict(verdict),
                 };
@@ -101,23 +104,29 @@ impl EventSink for TimelineRecorder {
             EngineEvent::TaskStopping { body, handler, stage } => self.task(body, handler, TaskEvent::Stopping(stage)),
             EngineEvent::TaskEnded { body, handler, is_requested } => self.task(body, handler, TaskEvent::Ended { is_requested }),
             EngineEvent::ActivityCalled { activity, handler, retry } => {
-                let subject = self.operator_subject();
-                self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
-                self.timeline.add(Event::Called { subject, call: call(handler, retry), reason: describe_activity(activity) });
+                self.called_for_operator(handler, retry, describe_activity(activity));
             }
             EngineEvent::ActivityJudged { activity, handler, retry, outcome } => {
-                let subject = self.operator_subject();
-                match outcome.delay.filter(|_| !outcome.is_final) {
-                    None => self.pending_calls.lock().ended(&subject, &handler.id),
-                    Some(delay) => {
-                        let at = self.timeline.elapsed().saturating_add(delay);
-                        self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
-                    }
-                }
                 // The results of logins are secrets.
                 let is_secret = activity == Moment::Login && outcome.is_final && outcome.error.is_none();
-                let outcome = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
-                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
+                let described = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
+                self.judged_for_operator(handler, retry, outcome, described);
+            }
+            EngineEvent::ScheduleStarted { handler, .. } => self.invariants.schedule_started(self.process, handler),
+            EngineEvent::ScheduleCalled { handler, scheduled_at, retry } => {
+                self.invariants.schedule_called(self.process, handler, scheduled_at, retry);
+                self.called_for_operator(handler, retry, "a schedule");
+            }
+            EngineEvent::ScheduleJudged { handler, retry, outcome, .. } => {
+                self.invariants.schedule_ended(self.process, handler);
+                match outcome {
+                    Some(outcome) => self.judged_for_operator(handler, retry, outcome, describe_outcome(outcome)),
+                    None => self.timeline.add(Event::Ended {
+                        subject: self.operator_subject(),
+                        call: call(handler, retry),
+                        outcome: CANCELLED.to_owned(),
+                    }),
+                }
             }
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
@@ -130,7 +139,27 @@ impl EventSink for TimelineRecorder {
 }
 
 impl TimelineRecorder {
-    /// Returns the subject of activities.
+    /// Records a call of an activity or schedule.
+    fn called_for_operator(&self, handler: &Handler, retry: u64, reason: &'static str) {
+        let subject = self.operator_subject();
+        self.pending_calls.lock().called(&subject, &handler.id, retry, self.timeline.elapsed());
+        self.timeline.add(Event::Called { subject, call: call(handler, retry), reason });
+    }
+
+    /// Records the outcome of a call of an activity or schedule.
+    fn judged_for_operator(&self, handler: &Handler, retry: u64, outcome: &Outcome, described: String) {
+        let subject = self.operator_subject();
+        match outcome.delay.filter(|_| !outcome.is_final) {
+            None => self.pending_calls.lock().ended(&subject, &handler.id),
+            Some(delay) => {
+                let at = self.timeline.elapsed().saturating_add(delay);
+                self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
+            }
+        }
+        self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: described });
+    }
+
+    /// Returns the subject of activities and schedules.
     fn operator_subject(&self) -> Subject {
         let text = str::to_owned;
         Subject { group: text("kopfd.dev"), kind: text("Operator"), namespace: String::new(), name: self.operator.clone() }

@@ -2,6 +2,7 @@
 //!
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
+mod background;
 mod table;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+pub use background::ScheduleMetrics;
 pub use table::{Description, MetricKind, TABLE};
 
 /// The upper bounds of durations in seconds: from a request in memory to a slow handler.
@@ -42,6 +44,8 @@ struct Families {
     handler_seconds: Histograms,
     handler_retries: Family<Labels, Counter>,
     waiting: Family<Labels, Gauge>,
+    lateness: Histograms,
+    last_success: Family<Labels, Seconds>,
     cycles: Family<Labels, Counter>,
     requests: Family<Labels, Counter>,
     request_seconds: Histograms,
@@ -69,6 +73,8 @@ impl Default for Metrics {
             handler_seconds: register(&mut registry, table::HANDLER_SECONDS, histograms()),
             handler_retries: register(&mut registry, table::HANDLER_RETRIES, Family::default()),
             waiting: register(&mut registry, table::WAITING, Family::default()),
+            lateness: register(&mut registry, table::LATENESS, histograms()),
+            last_success: register(&mut registry, table::LAST_SUCCESS, Family::default()),
             cycles: register(&mut registry, table::CYCLES, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
             request_seconds: register(&mut registry, table::REQUEST_SECONDS, histograms()),
@@ -339,6 +345,9 @@ mod tests {
         operator.attempt("made", 1, AttemptOutcome::Retried);
         operator.call("made", Duration::from_secs(2));
         operator.waiting(3);
+        let schedule = operator.schedule("nightly");
+        schedule.late(Duration::from_millis(7));
+        schedule.succeeded(jiff::Timestamp::from_second(60).unwrap());
         operator.cycle(true);
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
@@ -387,6 +396,8 @@ mod tests {
             "kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"retried\"} 1",
             "kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1",
             "kopfd_objects_waiting_for_retry{operator=\"demo\"} 3",
+            "kopfd_timer_lateness_seconds_bucket{le=\"0.01\",operator=\"demo\",handler=\"nightly\"} 1",
+            "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
             "kopfd_api_requests_total{operator=\"demo\",verb=\"patch\",resource=\"pods/status\",code=\"409\"} 1",
             "kopfd_api_conflicts_total{operator=\"demo\",resource=\"pods/status\"} 1",

@@ -57,6 +57,8 @@ pub(super) struct Task<W: Effects> {
     /// The functions that the last patch could not apply.
     patch: Patch,
     error_delays: Backoff,
+    /// Whether the last attempt has succeeded.
+    has_succeeded: bool,
 }
 
 /// The result of an attempt.
@@ -91,7 +93,7 @@ impl<W: Effects> Task<W> {
     pub(super) fn new(parts: Parts<W>) -> Self {
         let record = Record::fresh(parts.world.clock().now(), None);
         let error_delays = Backoff::new(Arc::clone(&parts.shared.error_delays));
-        Self { parts, record, patch: Patch::default(), error_delays }
+        Self { parts, record, patch: Patch::default(), error_delays, has_succeeded: false }
     }
 
     /// Runs until the function has ended, or the task is asked to stop.
@@ -171,7 +173,7 @@ impl<W: Effects> Task<W> {
             Ok(attempted) => attempted,
             Err(panic) => {
                 self.patch = Patch::default();
-                let (outcome, message) = self.judge(defect(&panic_text(&*panic)));
+                let (outcome, message) = self.judge(Verdict::defect(&panic_text(&*panic)));
                 self.log(&message);
                 self.conclude(&outcome)
             }
@@ -179,7 +181,8 @@ impl<W: Effects> Task<W> {
     }
 
     async fn attempt(&mut self) -> Attempted {
-        self.log(&attempt::announce(self.handler()));
+        let is_repetition = self.is_repetition();
+        self.log(&attempt::announce(self.handler()).demoted_if(is_repetition));
         let mut patch = std::mem::take(&mut self.patch);
         let limited = attempt::check_limits(self.handler(), &self.record, self.parts.world.clock().now());
         let (mut outcome, message) = if let Some(failed) = limited {
@@ -195,7 +198,11 @@ impl<W: Effects> Task<W> {
             patch = returned.patch;
             self.judge(returned.verdict)
         };
-        self.log(&message);
+        // Changes need the line, which says who makes them.
+        let has_changed = !patch.is_empty() || outcome.result.as_ref().is_some_and(|result| !result.is_null());
+        let is_success = outcome.is_final && outcome.error.is_none();
+        self.log(&message.demoted_if(is_repetition && is_success && !has_changed));
+        self.has_succeeded = is_success;
         self.emit_judged(&outcome);
         if let Some(result) = outcome.result.take().filter(|result| !result.is_null()) {
             patch.deliver(&self.handler().id, result);
@@ -214,6 +221,11 @@ impl<W: Effects> Task<W> {
         self.conclude(&outcome)
     }
 
+    /// Tells whether an attempt repeats a success, for sinks that fold repetitions.
+    fn is_repetition(&self) -> bool {
+        self.has_succeeded && self.parts.world.events().folds_repetitions()
+    }
+
     async fn call(&self, patch: Patch) -> Returned {
         let Parts { world, running, live, .. } = &self.parts;
         let (body, handler, retry) = (&live.get(), self.handler(), self.record.retries);
@@ -230,7 +242,7 @@ impl<W: Effects> Task<W> {
         };
         world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
         let called = AssertUnwindSafe(world.call(handler, call)).catch_unwind().await;
-        let returned = called.unwrap_or_else(|panic| Returned::new(defect(&panic_text(&*panic)), Patch::default()));
+        let returned = called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()));
         world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
         returned
     }
@@ -337,11 +349,6 @@ impl<W: Effects> Task<W> {
     fn log(&self, message: &Message) {
         self.parts.world.events().report_handling(&self.parts.live.get(), message);
     }
-}
-
-fn defect(panic: &str) -> Verdict {
-    let text = format!("a defect of the engine: {panic}");
-    Verdict::Failed { representation: text.clone(), text, trace: None }
 }
 
 /// Tells whether the same patch would be refused again: it is invalid, or a function of it fails.

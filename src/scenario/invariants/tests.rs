@@ -43,7 +43,15 @@ const RESUMING: &str = "tests/scenarios/holding/resuming.yaml";
 const DAEMONS: &str = "examples/14-daemons/scenarios/daemons.yaml";
 const TIMERS: &str = "examples/15-timers/scenarios/timers.yaml";
 
+const SCHEDULES: &str = "tests/scenarios/holding/schedules.yaml";
+
 const INDEXES: &str = "tests/scenarios/holding/indexes.yaml";
+
+#[test]
+fn a_tick_that_a_restart_loses_is_found() {
+    let violation = found(SCHEDULES, Defect::SkipsMissedTicks);
+    assert!(violation.contains("`hourly` has stored nothing"), "{violation}");
+}
 
 #[test]
 fn an_outdated_index_is_found() {

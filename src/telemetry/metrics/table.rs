@@ -67,14 +67,24 @@ pub(super) const WORKERS: Description = gauge("kopfd_workers", &["operator", "re
 pub(super) const HANDLER_CALLS: Description = counter(
     "kopfd_handler_calls_total",
     &["operator", "handler", "outcome"],
-    "Attempts of handlers and activities by outcome: succeeded, retried, failed",
+    "Attempts of handlers, activities and schedules by outcome: succeeded, retried, failed",
 );
 pub(super) const HANDLER_SECONDS: Description =
-    histogram("kopfd_handler_duration_seconds", &["operator", "handler"], "Duration of the calls of handlers and activities");
+    histogram("kopfd_handler_duration_seconds", &["operator", "handler"], "Duration of the calls of handlers, activities and schedules");
 pub(super) const HANDLER_RETRIES: Description =
-    counter("kopfd_handler_retries_total", &["operator", "handler"], "Calls of handlers and activities after the first attempt");
+    counter("kopfd_handler_retries_total", &["operator", "handler"], "Calls of handlers, activities and schedules after the first attempt");
 pub(super) const WAITING: Description =
     gauge("kopfd_objects_waiting_for_retry", &["operator"], "Objects with a handler that waits for its next attempt");
+pub(super) const LATENESS: Description = histogram(
+    "kopfd_timer_lateness_seconds",
+    &["operator", "handler"],
+    "Time from when runs of timers and schedules are due until they begin",
+);
+pub(super) const LAST_SUCCESS: Description = gauge(
+    "kopfd_schedule_last_success_timestamp_seconds",
+    &["operator", "handler"],
+    "Time of the last successful run of a schedule, in seconds since 1970",
+);
 pub(super) const CYCLES: Description =
     counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
 
@@ -97,7 +107,7 @@ pub(super) const THROTTLED: Description =
 pub(super) const LOGINS: Description = counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 19] = [
+pub const TABLE: [Description; 21] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -110,6 +120,8 @@ pub const TABLE: [Description; 19] = [
     HANDLER_SECONDS,
     HANDLER_RETRIES,
     WAITING,
+    LATENESS,
+    LAST_SUCCESS,
     CYCLES,
     REQUESTS,
     REQUEST_SECONDS,

@@ -32,7 +32,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless all its scenarios are skipped.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 12] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -44,6 +44,7 @@ const EXAMPLES: [&str; 11] = [
     "14-daemons",
     "15-timers",
     "database",
+    "schedules",
 ];
 
 /// Limit of the real time of a step.
@@ -66,7 +67,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 14] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 16] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -81,6 +82,8 @@ const LEFT_OUT: [(&str, &str, Obstacle); 14] = [
     ("15-timers", "every minute with a retry", Obstacle::Time),
     ("database", "a failed provisioning is reported", Obstacle::Faults),
     ("database", "a server in trouble delays the provisioning and does not fail it", Obstacle::Faults),
+    ("schedules", "expired objects are deleted every quarter of an hour", Obstacle::Time),
+    ("schedules", "the report of the morning is made up for", Obstacle::Time),
 ];
 
 fn the_scenarios_of_the_minimal_example_hold(context: &TestContext<'_>) {

@@ -1,0 +1,288 @@
+//! The life of one schedule: it waits for ticks, makes the attempts of a run, and keeps the store up to date while it waits.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::ScheduleContext;
+use crate::cluster::Error;
+use crate::engines::events::EngineEvent;
+use crate::handling::progress::time_between;
+use crate::handling::schedule::{CronSchedule, Phase, Step};
+use crate::handling::timer::{MAX_TICK_SLEEP, Now};
+use crate::handling::{Handler, Message, Outcome, Record, Verdict, attempt};
+use crate::kit::tasks::panic_text;
+use crate::kit::{Backoff, Stop};
+use crate::manifest::operator::Schedule;
+use crate::object::Patch;
+use crate::persistence::ScheduleRecord;
+use crate::script::{Call, Returned, Subject};
+use crate::telemetry::metrics::ScheduleMetrics;
+
+/// The pause after a failure of the store, if the settings have none.
+const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);
+
+/// Time limit for a cancelled call to end.
+const CANCELLATION: Duration = Duration::from_secs(1);
+
+/// A schedule. It owns its state.
+pub(super) struct Task {
+    handler: Arc<Handler>,
+    schedule: CronSchedule,
+    context: ScheduleContext,
+    metrics: ScheduleMetrics,
+    stop: Stop,
+    /// Ends a running call.
+    cancelled: Stop,
+    /// The beginning of the time of retries.
+    origin: Instant,
+    phase: Phase,
+    /// The progress of the current run.
+    record: Record,
+    memory: Memory,
+    /// When the store may be used again after a failure.
+    retry_at: Instant,
+    error_delays: Backoff,
+    /// Whether the last attempt has succeeded.
+    has_succeeded: bool,
+}
+
+/// What is known of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// Nothing yet. Until it is read, no missed tick is caught up.
+    Unread,
+    /// All ticks up to this time are done, which is not stored yet.
+    Unsaved(Timestamp),
+    /// There is nothing to store.
+    Saved,
+}
+
+/// The end of a use of the store.
+enum Synced {
+    Read(Option<ScheduleRecord>),
+    Saved,
+    Failed(Error),
+}
+
+impl Task {
+    /// Returns a schedule that begins.
+    pub(super) fn new(schedule: Schedule, context: ScheduleContext, stop: Stop, origin: Instant) -> Self {
+        let Schedule { handler, schedule } = schedule;
+        let now = context.clock.now();
+        Self {
+            metrics: context.metrics.schedule(&handler.id),
+            phase: schedule.first(None, now),
+            record: Record::fresh(now, None),
+            memory: if schedule.catches_up { Memory::Unread } else { Memory::Saved },
+            retry_at: Instant::now(),
+            error_delays: Backoff::new(Arc::clone(&context.error_delays)),
+            has_succeeded: false,
+            handler: Arc::new(handler),
+            schedule,
+            context,
+            stop,
+            cancelled: Stop::new(),
+            origin,
+        }
+    }
+
+    /// Runs until the stop is requested, or there are no further ticks.
+    pub(super) async fn run(mut self) {
+        self.context.events.emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
+        while !self.stop.is_requested() {
+            let (phase, step) = self.schedule.next(self.phase, self.now());
+            self.phase = phase;
+            match step {
+                Step::Sleep(left) => self.wait(left).await,
+                Step::GiveUp(tick) => self.give_up(tick),
+                Step::Begin(tick) => {
+                    self.record = Record::fresh(self.context.clock.now(), None);
+                    self.attempt(tick).await;
+                }
+                Step::Repeat(tick) => self.attempt(tick).await,
+                // The store may know of a missed tick.
+                Step::End if self.memory != Memory::Saved => self.wait(MAX_TICK_SLEEP).await,
+                Step::End => break,
+            }
+        }
+        self.finish().await;
+        self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: true });
+    }
+
+    /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, or the stop is requested.
+    async fn wait(&mut self, left: Duration) {
+        let synced = tokio::select! {
+            biased;
+            () = self.stop.requested() => return,
+            () = tokio::time::sleep(left) => return,
+            synced = self.sync() => synced,
+        };
+        match synced {
+            Synced::Read(record) => self.recall(record.as_ref()),
+            Synced::Saved => self.remember(Memory::Saved),
+            Synced::Failed(error) => {
+                let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
+                self.retry_at = Instant::now() + delay;
+                let (verb, error, seconds) = (self.sync_verb(), error.chain(), delay.as_secs_f64());
+                warn!(target: "kopfd::schedules", "{}: failed to {verb} its last run, will retry in {seconds} seconds: {error}", self.title());
+            }
+        }
+    }
+
+    /// Reads or writes the store, as far as that is needed; waits forever if it is not.
+    async fn sync(&self) -> Synced {
+        if self.memory == Memory::Saved {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.retry_at).await;
+        let ended = match self.memory {
+            Memory::Unsaved(done_until) => self.save(done_until).await.map(|()| Synced::Saved),
+            Memory::Unread | Memory::Saved => self.context.store.get(&self.handler.id).await.map(Synced::Read),
+        };
+        ended.unwrap_or_else(Synced::Failed)
+    }
+
+    fn sync_verb(&self) -> &'static str {
+        if self.memory == Memory::Unread { "read" } else { "store" }
+    }
+
+    async fn save(&self, done_until: Timestamp) -> Result<(), Error> {
+        self.context.store.put(&self.handler.id, &ScheduleRecord::of(&self.schedule, done_until)).await
+    }
+
+    /// Takes over what is stored. Before the first run ever, or after a change of the schedule, nothing was missed.
+    fn recall(&mut self, record: Option<&ScheduleRecord>) {
+        let now = self.context.clock.now();
+        let done_until = record.and_then(|record| record.done_until(&self.schedule));
+        // A run that is retried comes after all missed ticks.
+        if let Phase::Waiting(_) = self.phase {
+            self.phase = self.schedule.first(done_until, now);
+        }
+        self.remember(done_until.map_or(Memory::Unsaved(now), |_| Memory::Saved));
+    }
+
+    fn remember(&mut self, memory: Memory) {
+        if memory == Memory::Saved {
+            self.error_delays.reset();
+        }
+        self.memory = memory;
+        self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: memory == Memory::Saved });
+    }
+
+    fn give_up(&mut self, tick: Timestamp) {
+        let retries = self.record.retries;
+        let text = format!("{} is given up for {tick} after {retries} attempts, since its next tick has come.", self.title());
+        self.log(&Message::warning(text));
+        self.context.events.emit(&EngineEvent::ScheduleGivenUp { handler: &self.handler, scheduled_at: tick });
+    }
+
+    /// Makes an attempt of the run for a tick, once the indexes are filled.
+    async fn attempt(&mut self, tick: Timestamp) {
+        tokio::select! {
+            biased;
+            () = self.stop.requested() => return,
+            () = self.context.readiness.ready() => {}
+        }
+        let (retry, events) = (self.record.retries, self.context.events.clone());
+        if retry == 0 {
+            self.metrics.late(time_between(tick, self.context.clock.now()));
+        }
+        let handler = Arc::clone(&self.handler);
+        events.emit(&EngineEvent::ScheduleCalled { handler: &handler, scheduled_at: tick, retry });
+        let attempted = self.outcome(tick).await;
+        events.emit(&EngineEvent::ScheduleJudged { handler: &handler, scheduled_at: tick, retry, outcome: attempted.as_ref() });
+        // The operator stops: the run is not finished.
+        let Some(outcome) = attempted else { return };
+        self.record = self.record.after(&outcome, self.context.clock.now());
+        let retry = (!outcome.is_final).then(|| outcome.delay.unwrap_or_default());
+        self.phase = self.schedule.after(tick, retry, self.now());
+        self.has_succeeded = outcome.is_final && outcome.error.is_none();
+        if self.has_succeeded {
+            self.metrics.succeeded(self.context.clock.now());
+        }
+        if outcome.is_final && self.schedule.catches_up {
+            self.retry_at = Instant::now();
+            self.remember(Memory::Unsaved(tick));
+        }
+    }
+
+    /// Returns the outcome of an attempt; `None` if it was cancelled.
+    async fn outcome(&self, tick: Timestamp) -> Option<Outcome> {
+        let is_repetition = self.has_succeeded && self.context.events.folds_repetitions();
+        self.log(&attempt::announce(&self.handler).demoted_if(is_repetition));
+        let clock = &self.context.clock;
+        if let Some((outcome, message)) = attempt::check_limits(&self.handler, &self.record, clock.now()) {
+            self.log(&message);
+            return Some(outcome);
+        }
+        let returned = self.call(tick).await;
+        if returned.is_cancelled {
+            self.log(&Message::warning(format!("{} is cancelled, since the operator stops.", self.title())));
+            return None;
+        }
+        let backoff = self.context.default_backoff;
+        let (outcome, message) = attempt::judge(&self.handler, &self.record, returned.verdict, clock.now(), backoff);
+        let is_success = outcome.is_final && outcome.error.is_none();
+        self.log(&message.demoted_if(is_repetition && is_success));
+        Some(outcome)
+    }
+
+    /// Calls the function. When the operator stops, the call may continue for some time.
+    async fn call(&self, tick: Timestamp) -> Returned {
+        let call = Call {
+            target: self.handler.target,
+            subject: Subject::Schedule { scheduled_at: tick, settings: Arc::clone(&self.context.settings) },
+            patch: Patch::default(),
+            retry: self.record.retries,
+            started: self.record.started.at,
+            param: self.handler.param.clone(),
+            subhandling: None,
+            stop: self.cancelled.clone(),
+            span: tracing::Span::current(),
+        };
+        let called = AssertUnwindSafe(self.context.scripts.call(&self.handler, call)).catch_unwind();
+        let mut called = std::pin::pin!(async move {
+            called.await.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()))
+        });
+        let timeout = async {
+            self.stop.requested().await;
+            tokio::time::sleep(self.context.exit_timeout).await;
+        };
+        tokio::select! {
+            biased;
+            returned = &mut called => return returned,
+            () = timeout => self.cancelled.request("the operator stops"),
+        }
+        let cancelled = || Returned { is_cancelled: true, ..Returned::new(Verdict::Returned(None), Patch::default()) };
+        tokio::time::timeout(CANCELLATION, called).await.unwrap_or_else(|_| cancelled())
+    }
+
+    /// Stores what is not stored yet.
+    async fn finish(&self) {
+        let Memory::Unsaved(done_until) = self.memory else { return };
+        let failure = match tokio::time::timeout(self.context.exit_timeout, self.save(done_until)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.chain(),
+            Err(_) => "the API server does not answer in time".to_owned(),
+        };
+        warn!(target: "kopfd::schedules", "{}: its last run is not stored, and may be repeated: {failure}", self.title());
+    }
+
+    fn now(&self) -> Now {
+        Now { elapsed: self.origin.elapsed(), wall: self.context.clock.now() }
+    }
+
+    fn title(&self) -> String {
+        self.handler.title()
+    }
+
+    fn log(&self, message: &Message) {
+        self.context.events.log_message(message);
+    }
+}
