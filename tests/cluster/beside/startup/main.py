@@ -7,6 +7,7 @@ async def first(settings, memo, logger, retry, activity, **_):
     tell(logger, 'startup-first', retry=retry, activity=activity.value)
     settings.persistence.finalizer = 'beside.kopfd.test/finalizer'
     settings.execution.default_backoff = 0.6
+    settings.posting.reporting_component = 'beside'
     memo['origin'] = 'startup'
 
 
@@ -65,3 +66,9 @@ async def timer(retry, logger, **_):
 async def on_event(memo, logger, **_):
     tell(logger, 'event', origin=memo['origin'])
     memo['origin'] = 'an object'
+
+
+@kopf.on.create(*THINGS, labels={'case': 'posting'})
+async def posting(body, logger, **_):
+    logger.error('only in the log')
+    kopf.info(body, reason='Own', message='by a function')
