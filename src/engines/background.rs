@@ -97,7 +97,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             Subject::Background { object: event.object.clone(), live, stopped: Stopped::default() }
         };
         let decide = |answers: &Answers| {
-            let (running, ended) = object.ids();
+            let (running, ended) = object.ids(event.object.body.is_deleting());
             let tasks = RunningTasks { running: &running, ended: &ended, halt: self.registry.halt() };
             let plan = spawning::plan(event.handlers, tasks, view, answers)?;
             let spawn = plan.spawn.iter().filter_map(|handler| event.handlers.shared(handler)).collect();

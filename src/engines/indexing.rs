@@ -42,10 +42,11 @@ impl Indexer {
         self.indexes.remove(uid);
     }
 
-    /// Indexes an object at an event: calls its handlers one after another, and changes its entries.
+    /// Indexes an object at an event: calls its handlers one after another, and then changes its entries in all indexes. As in kopf, no
+    /// handler of the event sees the entries of another one.
     ///
     /// # Errors
-    /// If a filter fails, or a call is cancelled. The entries of the handlers before it are changed already.
+    /// If a filter fails, or a call is cancelled. Then no entries are changed.
     pub async fn index<W: Scripts + Environment>(&self, world: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
         let member = Member::of(&event.object.body);
         if event.event_kind == EventKind::Deleted {
@@ -56,16 +57,20 @@ impl Indexer {
         let (view, now) = (filter::View { body: &event.object.body, change: None }, world.clock().now());
         let subject = || Subject::Index { object: event.object.clone() };
         let plan = settled(world, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
-        for index in plan.remove.iter().filter_map(|name| self.indexes.get(name)) {
-            index.remove(member.uid());
-        }
+        let mut changes = Vec::with_capacity(plan.call.len());
         for handler in plan.call {
             let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(world.clock().now(), None));
             let (outcome, message, entries) = attempt(world, handler, &record, &event).await?;
             log_tersely(events, message);
             let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), world.clock().now());
-            self.change(&handler.id, &member, effect, entries.unwrap_or_default());
-            self.keep_record(member.uid(), &handler.id, record);
+            changes.push((&handler.id, effect, entries.unwrap_or_default(), record));
+        }
+        for index in plan.remove.iter().filter_map(|name| self.indexes.get(name)) {
+            index.remove(member.uid());
+        }
+        for (id, effect, entries, record) in changes {
+            self.change(id, &member, effect, entries);
+            self.keep_record(member.uid(), id, record);
         }
         Ok(())
     }

@@ -103,9 +103,17 @@ impl ObjectTasks {
     }
 
     /// Returns the ids of the running tasks, and the ids of the tasks that ended on their own.
-    pub(super) fn ids(&self) -> (BTreeSet<String>, BTreeSet<String>) {
+    ///
+    /// A function that has ended does not need the finalizer: the event of its own last patch may be the object's last one. Only the
+    /// deletion of the object waits for the patch.
+    pub(super) fn ids(&self, is_deleting: bool) -> (BTreeSet<String>, BTreeSet<String>) {
         let state = self.state.lock();
-        (state.running.keys().cloned().collect(), state.ended.clone())
+        let (mut running, mut ended) = (BTreeSet::new(), state.ended.clone());
+        for (id, task) in &state.running {
+            let has_ended = !is_deleting && task.is_concluding();
+            if has_ended { &mut ended } else { &mut running }.insert(id.clone());
+        }
+        (running, ended)
     }
 
     /// Returns a running task.

@@ -1,7 +1,7 @@
 //! A running task from outside: it is asked to stop, cancelled, and abandoned in stages.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ pub(super) struct RunningTask {
     pub cancelled: Stop,
     /// Set when the task has ended.
     pub ended: Stop,
+    /// Whether the function has ended on its own, and the task only sends its last patch.
+    is_concluding: AtomicBool,
     /// The span of its log lines.
     pub span: Span,
     live: Arc<LiveBody>,
@@ -56,8 +58,18 @@ impl RunningTask {
     /// Returns a task that begins.
     pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, events: EventStream, span: Span) -> Arc<Self> {
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
-        let stopping = Mutex::default();
-        Arc::new(Self { handler, stopped, cancelled, ended, span, live, limits, events, stopping })
+        let (is_concluding, stopping) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { handler, stopped, cancelled, ended, is_concluding, span, live, limits, events, stopping })
+    }
+
+    /// Notes whether the function has ended on its own, and only its last patch is being sent.
+    pub(super) fn set_concluding(&self, is_concluding: bool) {
+        self.is_concluding.store(is_concluding && !self.stopped.is_set(), Ordering::Relaxed);
+    }
+
+    /// Tells whether the function has ended on its own, and only its last patch is being sent.
+    pub(super) fn is_concluding(&self) -> bool {
+        self.is_concluding.load(Ordering::Relaxed)
     }
 
     /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the task has ended or is

@@ -207,6 +207,8 @@ impl<W: Effects> Task<W> {
         if let Some(result) = outcome.result.take().filter(|result| !result.is_null()) {
             patch.deliver(&self.handler().id, result);
         }
+        let is_daemon = self.parts.options.schedule.is_none();
+        self.parts.running.set_concluding(is_daemon && outcome.is_final);
         if let Err(error) = self.send(patch).await {
             let text = format!("the changes were refused: {error}");
             if outcome.error.is_none() {
@@ -214,6 +216,7 @@ impl<W: Effects> Task<W> {
                 self.log(&message);
                 self.emit_judged(&refused);
                 outcome = refused;
+                self.parts.running.set_concluding(is_daemon && outcome.is_final);
             } else {
                 self.log(&Message::error(format!("{}: {text}", self.handler().title())));
             }

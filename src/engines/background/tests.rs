@@ -90,12 +90,21 @@ impl World {
 
     /// Processes an event of the object, and returns the delays of its cycle.
     async fn see(&self, event_kind: EventKind, metadata: Value) -> Vec<Duration> {
+        self.demand(event_kind, metadata).await.delays
+    }
+
+    /// Tells whether a change of the object finds that it needs a finalizer.
+    async fn needs_finalizer(&self) -> bool {
+        self.demand(EventKind::Modified, json!({})).await.demand_finalizer
+    }
+
+    async fn demand(&self, event_kind: EventKind, metadata: Value) -> BackgroundDemand {
         let mut body = json!({"metadata": {"name": "x", "uid": "u"}});
         body["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
         let object = Object { resource: Arc::default(), body: Body::from(body), memo: Arc::from("op/u") };
         let handlers = SpawningHandlers::of([Arc::clone(&self.handler)]);
         let event = ObjectEvent { object: &object, event_kind, change: &Change::default(), handlers: &handlers };
-        self.tasks().update(event).await.unwrap().delays
+        self.tasks().update(event).await.unwrap()
     }
 
     async fn add(&self) {
@@ -286,6 +295,32 @@ async fn a_stopping_task_sends_its_patch_for_the_last_time() {
     let lines = world.after(1).await;
     let lost = "0 Timer 't': the changes are lost, since it must stop: HTTP 503 (Service Unavailable)".to_owned();
     assert!(lines.contains(&lost) && lines.last().is_some_and(|line| line.contains("ended")), "{lines:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_has_returned_needs_no_finalizer_while_its_last_patch_is_sent() {
+    let world = World::of(On::Daemon, polled(), &[Act::Write(1)]);
+    world.refuse(&[503]);
+    world.add().await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(world.tasks().has_tasks("op/u") && !world.needs_finalizer().await);
+    let lines = world.after(1).await;
+    assert_eq!(
+        lines[lines.len() - 2..],
+        ["1 Daemon 't' has exited on its own and will not be retried or restarted.", "1 ended, requested: false"]
+    );
+    assert!(!world.needs_finalizer().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_whose_last_patch_is_refused_continues_to_need_its_finalizer() {
+    let world = World::of(On::Daemon, polled(), &[Act::Write(1), Act::Obey]);
+    world.refuse(&[422]);
+    world.add().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(world.needs_finalizer().await, "it will be called again");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(world.needs_finalizer().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ print(json.dumps(samples))
 fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestContext<'_>) {
     let kind = context.thing();
     let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
-    let operator = context.start(&Launch { options: vec!["--liveness=http://127.0.0.1:0/healthz"], ..launch });
+    let operator = context.start(&Launch { options: vec!["--liveness=http://127.0.0.1:0/healthz".into()], ..launch });
     context.create(&kind, "one", json!({"size": 1, "steps": {"on_create": [{"temporary": 1}]}}));
     context.handled(&kind, "one");
     let address = eventually("the operator tells its address", TIMEOUT, || {

@@ -1,6 +1,7 @@
 //! The cases, by topic. Long ones come first, so that no thread is left with one at the end.
 
 mod basics;
+mod beside;
 mod crashes;
 mod examples;
 mod fields;
@@ -26,6 +27,7 @@ pub(crate) use cases;
 pub(crate) fn all() -> Vec<Case> {
     [
         sameness::CASES,
+        beside::CASES,
         crashes::CASES,
         steps::CASES,
         trouble::CASES,

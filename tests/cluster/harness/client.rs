@@ -34,6 +34,9 @@ impl Failure {
     }
 }
 
+/// The pause before a failed watch begins again.
+const RECONNECTION: Duration = Duration::from_millis(100);
+
 /// A client of one API server, usable from many threads.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -124,20 +127,35 @@ impl Client {
         }
     }
 
+    /// Collects the watch events of a collection from now on.
+    pub(crate) fn watch_all(&self, path: &str) -> Watch {
+        let list = self.request("GET", path, "application/json", None).unwrap_or_else(|failure| panic!("GET {path}: {failure}"));
+        self.watch(path, list["metadata"]["resourceVersion"].as_str().expect("a list has a revision"))
+    }
+
     /// Collects the watch events of a collection from a revision on, until the result is dropped.
     pub(crate) fn watch(&self, path: &str, revision: &str) -> Watch {
         let events = Arc::new(Mutex::new(Vec::new()));
         let (client, collected) = (self.client.clone(), Arc::clone(&events));
-        let uri = format!("{path}?watch=1&resourceVersion={revision}");
+        let (path, mut revision) = (path.to_owned(), revision.to_owned());
         let tasks = tokio_util::task::TaskTracker::new();
         let task = tasks.spawn_on(
             async move {
-                let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
-                let stream = client.request_stream(request).await.expect("the watch begins");
-                let mut lines = std::pin::pin!(stream.lines());
-                while let Ok(Some(line)) = lines.try_next().await {
-                    let event: Value = serde_json::from_str(&line).expect("a watch event is JSON");
-                    collected.lock().expect("no thread panics while holding the events").push(event);
+                // A server ends watches for reasons of its own, and a case needs all events.
+                loop {
+                    let uri = format!("{path}?watch=1&resourceVersion={revision}");
+                    let request = http::Request::get(uri).body(Vec::new()).expect("a request from well-formed parts");
+                    let Ok(stream) = client.request_stream(request).await else {
+                        tokio::time::sleep(RECONNECTION).await;
+                        continue;
+                    };
+                    let mut lines = std::pin::pin!(stream.lines());
+                    while let Ok(Some(line)) = lines.try_next().await {
+                        let event: Value = serde_json::from_str(&line).expect("a watch event is JSON");
+                        assert_ne!(event["type"], "ERROR", "the watch of {path} fails: {event}");
+                        event["object"]["metadata"]["resourceVersion"].as_str().expect("objects have versions").clone_into(&mut revision);
+                        collected.lock().expect("no thread panics while holding the events").push(event);
+                    }
                 }
             },
             self.runtime.handle(),
@@ -156,6 +174,12 @@ impl Watch {
     /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Value> {
         self.events.lock().expect("no thread panics while holding the events").clone()
+    }
+
+    /// Returns the last event about an object with this name.
+    pub(crate) fn last_of(&self, name: &str) -> Option<Value> {
+        let events = self.events.lock().expect("no thread panics while holding the events");
+        events.iter().rfind(|event| event["object"]["metadata"]["name"] == name).cloned()
     }
 }
 

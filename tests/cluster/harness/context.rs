@@ -350,9 +350,7 @@ impl<'c> TestContext<'c> {
 
     /// Collects the versions of all objects of a kind in the namespace of the case.
     pub(crate) fn record(&self, kind: &Kind) -> Record {
-        let collection = kind.collection(&self.namespace);
-        let list = self.client().request("GET", &collection, "application/json", None).expect("the kind can be listed");
-        Record { watch: self.client().watch(&collection, &revision(&list).to_string()) }
+        Record { watch: self.client().watch_all(&kind.collection(&self.namespace)) }
     }
 
     /// Returns the last awaited object, and the last lines of every operator of the case.

@@ -22,9 +22,10 @@ pub(crate) use runner::{Case, Options, run};
 pub(crate) use twins::Handler;
 #[allow(unused_imports, reason = "the client suite uses only these parts")]
 pub(crate) use {
-    client::Client,
+    client::{Client, Watch},
     cluster::Tools,
     process::Process,
     runner::{caught, run_titled},
     wait::{TIMEOUT, eventually},
+    write_proxy::{Write, WriteProxy},
 };

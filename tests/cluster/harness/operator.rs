@@ -40,7 +40,7 @@ pub(crate) struct Launch {
     /// Names or patterns of namespaces; empty means the whole cluster.
     pub(crate) namespaces: Vec<String>,
     /// Further options of the command.
-    pub(crate) options: Vec<&'static str>,
+    pub(crate) options: Vec<String>,
     /// The log file.
     pub(crate) log: PathBuf,
 }
@@ -93,6 +93,11 @@ impl Operator {
     /// Returns the log of all operators that share it.
     pub(crate) fn log(&self) -> String {
         self.process.log()
+    }
+
+    /// Returns the exit status, if the operator has ended by itself.
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+        self.process.ended()
     }
 
     /// Fails the case if the operator has ended by itself.

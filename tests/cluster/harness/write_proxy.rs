@@ -1,21 +1,40 @@
-//! A proxy between an operator and the API server that counts writes and can stop after the n-th: the server has carried it out, but the
+//! A proxy between an operator and the API server that records writes, and can stop after the n-th: the server has carried it out, but the
 //! operator gets no answer. Killing the operator then is a crash between two known steps.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use http::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST};
+use serde_json::Value;
 
 use super::client::Client;
 use super::cluster::kubeconfig;
 
 /// The largest forwarded request: larger than any of ours.
 const MAX_REQUEST: usize = 8 << 20;
+
+/// Requests with this credential are refused as the API server refuses expired ones. Any other credential is accepted.
+const REFUSED: &str = "Bearer refused";
+
+/// A request that changes something.
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    /// The method.
+    pub(crate) method: String,
+    /// The path without the query.
+    pub(crate) path: String,
+    /// The content type of the body.
+    pub(crate) content_type: String,
+    /// The body; null if it is not JSON.
+    pub(crate) body: Value,
+    /// The status of the answer.
+    pub(crate) status: u16,
+}
 
 /// A running proxy. It stops when this is dropped.
 pub(crate) struct WriteProxy {
@@ -29,6 +48,7 @@ struct ProxyState {
     writes: AtomicUsize,
     shut_after: AtomicUsize,
     shut: AtomicBool,
+    recorded: Mutex<Vec<Write>>,
 }
 
 impl WriteProxy {
@@ -40,6 +60,7 @@ impl WriteProxy {
             writes: AtomicUsize::new(0),
             shut_after: AtomicUsize::new(shut_after),
             shut: AtomicBool::new(false),
+            recorded: Mutex::default(),
         });
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound listener has an address").port();
@@ -62,6 +83,11 @@ impl WriteProxy {
         self.state.shut.load(Ordering::SeqCst)
     }
 
+    /// Returns the answered writes so far, in the order of their answers.
+    pub(crate) fn writes(&self) -> Vec<Write> {
+        self.state.recorded.lock().expect("no thread panics while holding the writes").clone()
+    }
+
     /// Forwards all requests from now on.
     pub(crate) fn reopen(&self) {
         self.state.shut_after.store(usize::MAX, Ordering::SeqCst);
@@ -79,17 +105,45 @@ async fn pass(State(state): State<Arc<ProxyState>>, request: Request) -> Respons
     if state.shut.load(Ordering::SeqCst) {
         return std::future::pending().await;
     }
-    let is_write = !matches!(request.method().as_str(), "GET" | "HEAD" | "OPTIONS");
-    let answer = forward(&state.client, request).await;
-    if is_write && state.writes.fetch_add(1, Ordering::SeqCst) + 1 >= state.shut_after.load(Ordering::SeqCst) {
+    if request.headers().get(AUTHORIZATION).is_some_and(|credential| credential == REFUSED) {
+        return refusal(StatusCode::UNAUTHORIZED, "this credential is refused".to_owned());
+    }
+    if matches!(request.method().as_str(), "GET" | "HEAD" | "OPTIONS") {
+        return forward(&state.client, request).await.unwrap_or_else(|error| refusal(StatusCode::BAD_GATEWAY, error));
+    }
+    let (mut write, request) = match read(request).await {
+        Ok(read) => read,
+        Err(error) => return refusal(StatusCode::BAD_GATEWAY, error),
+    };
+    let answer = forward(&state.client, request).await.unwrap_or_else(|error| refusal(StatusCode::BAD_GATEWAY, error));
+    write.status = answer.status().as_u16();
+    state.recorded.lock().expect("no thread panics while holding the writes").push(write);
+    if state.writes.fetch_add(1, Ordering::SeqCst) + 1 >= state.shut_after.load(Ordering::SeqCst) {
         state.shut.store(true, Ordering::SeqCst);
         return std::future::pending().await;
     }
-    answer.unwrap_or_else(|error| {
-        let mut refusal = Response::new(Body::from(error));
-        *refusal.status_mut() = StatusCode::BAD_GATEWAY;
-        refusal
-    })
+    answer
+}
+
+/// Reads the body of a write, and returns its record without a status, and the request with the same body.
+async fn read(request: Request) -> Result<(Write, Request), String> {
+    let (parts, body) = request.into_parts();
+    let bytes = to_bytes(body, MAX_REQUEST).await.map_err(|error| error.to_string())?;
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let write = Write {
+        method: parts.method.to_string(),
+        path: parts.uri.path().to_owned(),
+        content_type: content_type.split(';').next().unwrap_or_default().to_owned(),
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        status: 0,
+    };
+    Ok((write, Request::from_parts(parts, Body::from(bytes))))
+}
+
+fn refusal(status: StatusCode, text: String) -> Response {
+    let mut refusal = Response::new(Body::from(text));
+    *refusal.status_mut() = status;
+    refusal
 }
 
 async fn forward(client: &kube::Client, request: Request) -> Result<Response, String> {

@@ -64,7 +64,7 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
         let launch = context.launch_source(&operator.file);
         let launch = Launch {
             namespaces: vec![base.clone(), format!("{base}-*")],
-            options: vec!["--verbose", "--log-format=json"],
+            options: ["--verbose", "--log-format=json"].map(String::from).to_vec(),
             log: context.directory().join(format!("scenario-{number}.log")),
             ..launch
         };

@@ -1,0 +1,119 @@
+//! Compares the sides of a group with the expectations and with each other.
+
+use jiff::Timestamp;
+
+use super::differences::Differences;
+use super::document::{BesideCase, Group, Handover};
+use super::log::LoggedCall;
+use super::record::Record;
+use super::side::Side;
+use crate::harness::Engine;
+
+/// Returns descriptions of everything that is not as expected or differs between the sides.
+pub(super) fn problems(group: &Group, sides: &[Side], differences: &Differences) -> Vec<String> {
+    let mut problems = Vec::new();
+    for side in sides {
+        problems.extend(exit_problem(group, side));
+    }
+    for case in &group.cases {
+        let records: Vec<Record> = sides.iter().map(|side| Record::of(side, case)).collect();
+        let title = group.title(case);
+        let mut found = Vec::new();
+        for (side, record) in sides.iter().zip(&records) {
+            let own = own_problems(case, side, record);
+            found.extend(own.into_iter().map(|problem| format!("{}: {problem}", side.title())));
+        }
+        let (reference, others) = (&sides[0], &sides[1..]);
+        for (side, record) in others.iter().zip(&records[1..]) {
+            for ((aspect, expected), (_, lines)) in records[0].aspects.iter().zip(&record.aspects) {
+                let expected = differences.reduced(&title, *aspect, reference.is_kopf(), expected);
+                let lines = differences.reduced(&title, *aspect, side.is_kopf(), lines);
+                let names = [reference.title(), side.title()];
+                found.extend(difference(&expected, &lines, &names).map(|text| format!("{aspect:?} differ:\n{text}")));
+            }
+        }
+        if !found.is_empty() {
+            problems.push(format!("\n== {title}: {}\n{}", case.that, found.join("\n")));
+        }
+    }
+    // If kopf plays both parts, nothing differs.
+    let missing = if Engine::under_test() == Engine::Kopf { Vec::new() } else { differences.missing(&group.titles()) };
+    problems.extend(missing.into_iter().map(|reason| format!("a difference of {} has not occurred: {reason}", group.name)));
+    problems
+}
+
+fn exit_problem(group: &Group, side: &Side) -> Option<String> {
+    let exits = side.recorded().exits;
+    let is_expected = |(turn, code): (usize, &Option<i32>)| {
+        let is_crashed = group.handover == Handover::Crash && turn + 1 < exits.len();
+        *code == if is_crashed { None } else { Some(group.exit) }
+    };
+    (!exits.iter().enumerate().all(is_expected)).then(|| format!("{}: {}: the exit codes are {exits:?}", group.name, side.title()))
+}
+
+/// Compares a side with the expectations of a case.
+fn own_problems(case: &BesideCase, side: &Side, record: &Record) -> Vec<String> {
+    let recorded = side.recorded();
+    let mut problems: Vec<String> = recorded.failures.get(&case.name).cloned().into_iter().collect();
+    let mut expected: Vec<String> = case.calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
+    let mut found: Vec<String> = record.calls.iter().map(|(_, call)| shown(call)).collect();
+    if case.unordered {
+        expected.sort_by_key(|call| name_of(call).to_owned());
+        found.sort_by_key(|call| name_of(call).to_owned());
+    }
+    problems.extend(difference(&expected, &found, &["expected", "found"].map(str::to_owned)).map(|text| format!("the calls:\n{text}")));
+    problems.extend(case.pace.iter().filter_map(|(name, pace)| {
+        let median = median_pause(&times_of(record, name));
+        let is_kept = median.is_some_and(|median| (pace.least..=pace.most).contains(&median));
+        (!is_kept).then(|| format!("the median pause of {name} is {median:?}, not between {} and {} seconds", pace.least, pace.most))
+    }));
+    let marks = |mark: &str| recorded.marks.get(&(case.name.clone(), mark.to_owned())).copied();
+    problems.extend(case.spans.iter().filter_map(|span| {
+        let moment = |name: &str| marks(name).or_else(|| call_time(record, name));
+        let seconds = moment(&span.from).zip(moment(&span.to)).map(|(from, to)| to.duration_since(from).as_secs_f64());
+        let is_kept = seconds.is_some_and(|seconds| (span.least..=span.most).contains(&seconds));
+        let (from, to, least, most) = (&span.from, &span.to, span.least, span.most);
+        (!is_kept).then(|| format!("from {from:?} to {to:?} it took {seconds:?}, not between {least} and {most} seconds"))
+    }));
+    problems
+}
+
+fn shown(call: &LoggedCall) -> String {
+    format!("{} {}", call.name, call.arguments)
+}
+
+fn name_of(call: &str) -> &str {
+    call.split(' ').next().unwrap_or_default()
+}
+
+/// Returns the time of a call written as `name number`.
+fn call_time(record: &Record, name: &str) -> Option<Timestamp> {
+    let (name, number) = name.split_once(' ')?;
+    times_of(record, name).get(number.parse::<usize>().ok()?.checked_sub(1)?).copied()
+}
+
+fn times_of(record: &Record, name: &str) -> Vec<Timestamp> {
+    record.calls.iter().filter(|(_, call)| call.name == name).map(|(at, _)| *at).collect()
+}
+
+fn median_pause(times: &[Timestamp]) -> Option<f64> {
+    let mut pauses: Vec<f64> = times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64()).collect();
+    pauses.sort_by(f64::total_cmp);
+    pauses.get(pauses.len() / 2).copied()
+}
+
+/// Describes the difference of two lists of lines: both from the first different line on.
+fn difference(expected: &[String], found: &[String], names: &[String; 2]) -> Option<String> {
+    let same = expected.iter().zip(found).take_while(|(expected, found)| expected == found).count();
+    if expected.len() == same && found.len() == same {
+        return None;
+    }
+    let rest = |name: &str, lines: &[String]| {
+        let lines: Vec<String> = lines[same..].iter().take(SHOWN).map(|line| format!("      {line}")).collect();
+        format!("    {name}, after {same} equal lines:\n{}", lines.join("\n"))
+    };
+    Some(format!("{}\n{}", rest(&names[0], expected), rest(&names[1], found)))
+}
+
+/// Number of lines shown of each side.
+const SHOWN: usize = 8;
