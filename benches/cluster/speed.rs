@@ -24,8 +24,8 @@ const BURST: usize = 1_000;
 /// Time for an engine's work after the last status.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// Time after the last object until an engine is idle.
-const REST: Duration = Duration::from_secs(8);
+/// Time after the last object until an engine is idle: it has closed the connections of the burst.
+const REST: Duration = Duration::from_secs(20);
 
 /// The figures of one engine in one round.
 #[derive(Debug, Clone, Copy, Default)]
