@@ -23,6 +23,12 @@ def count(memo, key='calls'):
     return memo[key]
 
 
+# Waits until the finalizer is set: its request conflicts with other changes of the object at the same time.
+async def await_finalizer(meta, stopped):
+    while not meta.get('finalizers') and not await stopped.wait(0.1):
+        pass
+
+
 # The reasons and stages of a stop so far.
 def reasons(stopped):
     reason = stopped.reason

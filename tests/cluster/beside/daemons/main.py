@@ -1,7 +1,7 @@
 import asyncio
 
 import kopf
-from notes import THINGS, count, reasons, tell
+from notes import THINGS, await_finalizer, count, reasons, tell
 
 
 @kopf.daemon(*THINGS, labels={'case': 'deletion'})
@@ -41,14 +41,16 @@ async def cancelled(logger, **_):
     tell(logger, 'end')
 
 
-@kopf.daemon(*THINGS, labels={'case': 'returns'}, initial_delay=0.5)
-async def returns(logger, **_):
+@kopf.daemon(*THINGS, labels={'case': 'returns'})
+async def returns(meta, stopped, logger, **_):
+    await await_finalizer(meta, stopped)
     tell(logger, 'begin')
     return {'done': True}
 
 
-@kopf.daemon(*THINGS, labels={'case': 'temporary'}, initial_delay=0.5)
-async def temporary(retry, patch, stopped, logger, **_):
+@kopf.daemon(*THINGS, labels={'case': 'temporary'})
+async def temporary(meta, retry, patch, stopped, logger, **_):
+    await await_finalizer(meta, stopped)
     tell(logger, 'begin', retry=retry)
     if retry < 2:
         patch.status[f'attempt-{retry}'] = True
@@ -175,8 +177,9 @@ def mark(body):
     body['spec']['marked'] = True
 
 
-@kopf.daemon(*THINGS, labels={'case': 'transformation'}, initial_delay=0.5)
-async def transformation(patch, stopped, retry, **_):
+@kopf.daemon(*THINGS, labels={'case': 'transformation'})
+async def transformation(meta, patch, stopped, retry, **_):
+    await await_finalizer(meta, stopped)
     if retry == 0:
         patch.fns.append(mark)
         patch.status['marked'] = True

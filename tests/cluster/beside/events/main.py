@@ -79,3 +79,4 @@ async def indexed(body, memo, logger, **_):
     logger.warning('only in the log')
     if count(memo) == 1:
         kopf.info(body, reason='Index', message='of an index')
+    return 'indexed'

@@ -1,7 +1,7 @@
 import asyncio
 
 import kopf
-from notes import THINGS, count, reasons, tell
+from notes import THINGS, await_finalizer, count, reasons, tell
 
 
 @kopf.daemon(*THINGS, labels={'case': 'running'})
@@ -17,13 +17,15 @@ async def deleted(stopped, logger, **_):
     await stopped.wait()
 
 
-@kopf.daemon(*THINGS, labels={'case': 'returned'}, initial_delay=0.5)
-async def returned(status, **_):
+@kopf.daemon(*THINGS, labels={'case': 'returned'})
+async def returned(meta, stopped, status, **_):
+    await await_finalizer(meta, stopped)
     return {'runs': status.get('returned', {}).get('runs', 0) + 1}
 
 
-@kopf.daemon(*THINGS, labels={'case': 'retried'}, initial_delay=0.5)
-async def retried(retry, stopped, patch, logger, **_):
+@kopf.daemon(*THINGS, labels={'case': 'retried'})
+async def retried(meta, retry, stopped, patch, logger, **_):
+    await await_finalizer(meta, stopped)
     if retry < 2:
         tell(logger, 'begin', retry=retry)
         patch.status['retry'] = retry
@@ -31,8 +33,9 @@ async def retried(retry, stopped, patch, logger, **_):
     await stopped.wait()
 
 
-@kopf.timer(*THINGS, labels={'case': 'timer'}, interval=0.5, initial_delay=0.5)
-async def timer(memo, status, **_):
+@kopf.timer(*THINGS, labels={'case': 'timer'}, interval=0.5)
+async def timer(meta, stopped, memo, status, **_):
+    await await_finalizer(meta, stopped)
     if count(memo) <= 2:
         return {'calls': status.get('timer', {}).get('calls', 0) + 1}
 

@@ -1,7 +1,7 @@
 import asyncio
 
 import kopf
-from notes import THINGS, count, tell
+from notes import THINGS, await_finalizer, count, tell
 
 # Calls beyond this number do nothing, so that both operators do the same, however long they run.
 LIMIT = 4
@@ -119,22 +119,25 @@ async def timeout(retry, memo, logger, **_):
         raise Exception('boom')
 
 
-@kopf.timer(*THINGS, labels={'case': 'result-map'}, interval=0.6, initial_delay=0.5)
-async def result_map(memo, **_):
+@kopf.timer(*THINGS, labels={'case': 'result-map'}, interval=0.6)
+async def result_map(meta, stopped, memo, **_):
+    await await_finalizer(meta, stopped)
     n = count(memo)
     if n <= 3:
         return {'last': n, f'key-{n}': True}
 
 
-@kopf.timer(*THINGS, labels={'case': 'result-text'}, interval=0.6, initial_delay=0.5)
-async def result_text(memo, **_):
+@kopf.timer(*THINGS, labels={'case': 'result-text'}, interval=0.6)
+async def result_text(meta, stopped, memo, **_):
+    await await_finalizer(meta, stopped)
     n = count(memo)
     if n <= 3:
         return f'call {n}'
 
 
-@kopf.timer(*THINGS, labels={'case': 'patch'}, interval=0.6, initial_delay=0.5)
-async def patch(memo, patch, **_):
+@kopf.timer(*THINGS, labels={'case': 'patch'}, interval=0.6)
+async def patch(meta, stopped, memo, patch, **_):
+    await await_finalizer(meta, stopped)
     if count(memo) <= 2:
         patch.status['state'] = f'seen {memo["calls"]} times'
         patch.metadata.labels['seen'] = str(memo['calls'])
@@ -148,14 +151,16 @@ def remember(body):
     names.append(f'name-{len(names)}')
 
 
-@kopf.timer(*THINGS, labels={'case': 'transformation'}, interval=0.6, initial_delay=0.5)
-async def transformation(memo, patch, **_):
+@kopf.timer(*THINGS, labels={'case': 'transformation'}, interval=1.5)
+async def transformation(meta, stopped, memo, patch, **_):
+    await await_finalizer(meta, stopped)
     if count(memo) <= 2:
         patch.fns.append(remember)
 
 
-@kopf.timer(*THINGS, labels={'case': 'failing-patch'}, interval=60, initial_delay=0.5)
-async def failing_patch(retry, patch, **_):
+@kopf.timer(*THINGS, labels={'case': 'failing-patch'}, interval=60)
+async def failing_patch(meta, stopped, retry, patch, **_):
+    await await_finalizer(meta, stopped)
     patch.status[f'attempt-{retry}'] = True
     if retry == 0:
         raise kopf.TemporaryError('not yet', delay=0.3)
@@ -175,8 +180,9 @@ async def deletion(memo, logger, **_):
         tell(logger, 'tick', n=n)
 
 
-@kopf.timer(*THINGS, labels={'case': 'long-call'}, interval=0.5, initial_delay=0.5)
-async def long_call(logger, **_):
+@kopf.timer(*THINGS, labels={'case': 'long-call'}, interval=0.5)
+async def long_call(meta, stopped, logger, **_):
+    await await_finalizer(meta, stopped)
     tell(logger, 'begin')
     await asyncio.sleep(1.5)
     tell(logger, 'end')
@@ -198,8 +204,9 @@ async def conditional(name, logger, **_):
     tell(logger, 'tick', name=name)
 
 
-@kopf.timer(*THINGS, labels={'case': 'field'}, field='spec.size', value=5, interval=60, initial_delay=0.5)
-async def field(spec, **_):
+@kopf.timer(*THINGS, labels={'case': 'field'}, field='spec.size', value=5, interval=60)
+async def field(meta, stopped, spec, **_):
+    await await_finalizer(meta, stopped)
     return {'size': spec['size']}
 
 
