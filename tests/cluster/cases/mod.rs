@@ -2,6 +2,7 @@
 
 mod basics;
 mod crashes;
+mod database;
 mod examples;
 mod fields;
 mod kinds;
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<Case> {
         trouble::CASES,
         takeover::CASES,
         scenarios::CASES,
+        database::CASES,
         examples::CASES,
         kinds::CASES,
         basics::CASES,
