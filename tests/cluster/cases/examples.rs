@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Kind, Operator, TestContext, has_finalizer, last_handled};
+use crate::harness::child::ask;
+use crate::harness::{Case, Kind, LIVENESS, Launch, Operator, TestContext, has_finalizer, last_handled};
 
 pub(crate) const CASES: &[Case] = cases![
     the_errors_of_the_exceptions_example_match_its_table,
@@ -16,6 +17,8 @@ pub(crate) const CASES: &[Case] = cases![
     the_children_example_makes_a_job_that_is_deleted_with_its_parent,
     the_events_example_reports_pods_without_changing_them,
     the_filtering_example_calls_only_matching_handlers,
+    the_hooks_example_calls_its_functions_in_their_order,
+    the_indexing_example_publishes_what_the_indexes_have,
     the_minimal_example_returns_a_result,
 ];
 
@@ -182,4 +185,50 @@ fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>)
     assert_eq!(called(&context.handled_again(&kind, "choosy")), expected);
     context.merge(&kind, "choosy", json!({"spec": {"mode": "fast", "replicas": 1}}));
     assert_eq!(called(&context.handled_again(&kind, "choosy")), expected, "neither filter lets the way back through");
+}
+
+fn the_hooks_example_calls_its_functions_in_their_order(context: &TestContext<'_>) {
+    let launch = context.launch_source(&example("13-hooks").join("operator.yaml"));
+    let operator = context.start(&Launch { options: vec![LIVENESS], ..launch });
+    log_says(context, &operator, " watches ");
+    apply_object(context, "13-hooks");
+    let served = format!("{}/served", context.namespace);
+    context.eventually("the pod is served", || {
+        let (status, answer) = ask(&operator.endpoints(), "GET", "/healthz");
+        (status == 200 && answer.ends_with(&json!({"served_count": 1, "served_pods": [served]}).to_string())).then_some(())
+    });
+    context.stop(&operator);
+    let log = operator.log();
+    let lines = [
+        "Everything is prepared.",
+        "Activity 'wait_for_others' failed temporarily: 1 more attempts",
+        "The others are ready.",
+        "Signed in.",
+        " watches ",
+        "Serving is finished: [\"OPERATOR_EXITING\"].",
+        "Goodbye; 0 pods are still served.",
+    ];
+    let places = lines.map(|line| log.find(line).unwrap_or_else(|| panic!("{line:?} is missing in:\n{log}")));
+    assert!(places.is_sorted(), "the lines are in their order:\n{log}");
+}
+
+fn the_indexing_example_publishes_what_the_indexes_have(context: &TestContext<'_>) {
+    let (kind, pods, namespace) = (SMALL.kind(), Kind::core("Pod", "pods", true), &context.namespace);
+    apply_definition(context, "16-indexing");
+    apply_object(context, "16-indexing");
+    let launch = context.launch_source(&example("16-indexing").join("operator.yaml"));
+    let operator = context.start(&Launch { options: vec![LIVENESS], ..launch });
+    let [first, second] = ["first", "second"].map(|name| format!("{namespace}/{name}"));
+    let status = |running: &[&String], mine: &[&String]| json!({"running": running, "mine": mine});
+    // The first call of the timer sees both pods, however long they take to be listed.
+    let object = context.object(&kind, "reporter", "is reported", |object| object["status"].is_object());
+    assert_eq!(object["status"], status(&[], &[&first, &second]));
+    let path = format!("{}/status", pods.path(namespace, "first"));
+    context.client().merge(&path, &json!({"status": {"phase": "Running"}}));
+    context.merge(&pods, "second", json!({"metadata": {"labels": {"app": "other"}}}));
+    context.object(&kind, "reporter", "follows the pods", |object| object["status"] == status(&[&first], &[&first]));
+    let (_, answer) = ask(&operator.endpoints(), "GET", "/healthz");
+    assert!(answer.ends_with(r#"{"pod_count":2,"pod_names":["first","second"]}"#), "{answer}");
+    context.delete(&pods, "first");
+    context.object(&kind, "reporter", "forgets the pod", |object| object["status"] == status(&[], &[]));
 }

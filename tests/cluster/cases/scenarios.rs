@@ -28,11 +28,14 @@ pub(crate) const CASES: &[Case] = cases![
     the_scenarios_of_the_minimal_example_hold,
     the_scenarios_of_the_children_example_hold,
     the_scenarios_of_the_kubernetes_events_example_hold,
+    the_scenarios_of_the_testing_example_hold,
+    the_scenarios_of_the_built_in_kinds_example_hold,
+    the_scenarios_of_the_all_at_once_example_hold,
     skipped_scenarios_have_a_reason,
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 16] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -40,9 +43,14 @@ const EXAMPLES: [&str; 11] = [
     "05-handlers",
     "07-subhandlers",
     "08-events",
+    "09-testing",
+    "10-builtins",
     "11-filtering",
+    "13-hooks",
     "14-daemons",
     "15-timers",
+    "16-indexing",
+    "99-all-at-once",
     "database",
 ];
 
@@ -66,7 +74,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 21] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 29] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -75,10 +83,18 @@ const LEFT_OUT: [(&str, &str, Obstacle); 21] = [
     ("07-subhandlers", "a crash repeats only unfinished handlers", Obstacle::Moment),
     ("08-events", "every event of a pod is seen", Obstacle::Unobserved),
     ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
+    ("09-testing", "a refused deletion is repeated", Obstacle::Faults),
+    ("10-builtins", "a pod is deleted at the end of its lifetime", Obstacle::Time),
+    ("10-builtins", "a pod without the annotation lives on", Obstacle::Time),
     ("11-filtering", "an object that no filter lets through is not handled", Obstacle::Unobserved),
+    ("13-hooks", "expired credentials are replaced", Obstacle::Time),
+    ("13-hooks", "the functions of an operator are called in their order", Obstacle::Time),
+    ("13-hooks", "the probes tell which pods are served", Obstacle::Time),
     ("14-daemons", "daemons follow their object", Obstacle::Time),
     ("15-timers", "after changes and in the morning", Obstacle::Time),
     ("15-timers", "every minute with a retry", Obstacle::Time),
+    ("16-indexing", "the indexes follow the pods", Obstacle::Time),
+    ("16-indexing", "the probes read the indexes", Obstacle::Unobserved),
     ("database", "a database becomes ready", Obstacle::Time),
     ("database", "a database is deleted with its children", Obstacle::Unobserved),
     ("database", "a database that was scaled behind its back is repaired", Obstacle::Time),
@@ -124,6 +140,18 @@ fn the_scenarios_of_the_events_example_hold(context: &TestContext<'_>) {
 
 fn the_scenarios_of_the_kubernetes_events_example_hold(context: &TestContext<'_>) {
     run_all(context, "04-events");
+}
+
+fn the_scenarios_of_the_testing_example_hold(context: &TestContext<'_>) {
+    run_all(context, "09-testing");
+}
+
+fn the_scenarios_of_the_built_in_kinds_example_hold(context: &TestContext<'_>) {
+    run_all(context, "10-builtins");
+}
+
+fn the_scenarios_of_the_all_at_once_example_hold(context: &TestContext<'_>) {
+    run_all(context, "99-all-at-once");
 }
 
 fn skipped_scenarios_have_a_reason(_: &TestContext<'_>) {
