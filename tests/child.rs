@@ -151,3 +151,14 @@ fn a_process_that_runs_for_too_long_is_killed_and_its_output_ends() {
     process.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
     assert!(printed.is_empty() && !process.wait(LIMIT).success());
 }
+
+/// Sends an HTTP request to a process over a connection of its own, and returns the status and the whole answer.
+pub(crate) fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+    stream.set_read_timeout(Some(LIMIT)).expect("the limit is not zero");
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a short request can be sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer ends, and is text");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")), answer)
+}

@@ -15,7 +15,7 @@ use kopfd::kit::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::child::{LIMIT, Process, output};
+use super::child::{LIMIT, Process, ask, output};
 
 /// An embedded API server, with a folder for all files.
 struct Cluster {
@@ -480,17 +480,6 @@ fn address(hex: &str) -> std::net::IpAddr {
     }
     let bytes: Vec<u8> = (0..4).flat_map(word).collect();
     std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap()).into()
-}
-
-/// Sends a request to an address over a connection of its own, and returns the status and the whole answer.
-fn ask(address: &str, method: &str, path: &str) -> (u16, String) {
-    use std::io::Write as _;
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    (answer.split(' ').nth(1).unwrap().parse().unwrap(), answer)
 }
 
 #[test]

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
+use crate::handling::Moment;
 use crate::script::context::Context;
 use crate::script::script_error::Failure;
 use crate::script::time::{self, Time};
@@ -17,11 +18,11 @@ pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("duration", |given: Dynamic| duration(&given));
 }
 
-/// `now()`: the current time. Not available in expressions.
+/// `now()`: the current time in whole microseconds, the precision of Kubernetes' `MicroTime`. Not available in expressions.
 fn now(native: &NativeCallContext<'_>) -> Result<Time, Thrown> {
     let context = Context::of(native)?;
     context.varies("now")?;
-    Ok(Time(context.clock().now()))
+    Ok(Time(Moment::utc(context.clock().now()).at))
 }
 
 /// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`. A time is returned unchanged.

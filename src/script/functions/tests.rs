@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::{Value, json};
 
 use crate::handling::Level;
-use crate::kit::Stop;
+use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 use crate::script::budget::Budget;
@@ -88,6 +88,13 @@ async fn times_can_be_compared_and_shifted() {
     gives("now() + duration(\"1h\") > now() && `${time(now())}` == \"2020-01-01T00:00:00Z\"", json!(true)).await;
     gives("json::dump(#{at: now() + 1})", json!("{\"at\":\"2020-01-01T00:00:01Z\"}")).await;
     fails("time(\"yesterday\")", "\"yesterday\" is no time").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_current_time_has_whole_microseconds() {
+    let clock = Clock::starting_at("2020-01-01T00:00:00.123456789Z".parse().unwrap());
+    let now = run_as(Mode::Function, Environment { clock, ..environment() }, "now()").await;
+    assert_eq!(plain(now), Ok(json!("2020-01-01T00:00:00.123456Z")));
 }
 
 #[tokio::test]

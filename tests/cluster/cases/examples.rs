@@ -7,29 +7,31 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Kind, Launch, Operator, TestContext, has_finalizer, is_handled, last_handled};
+use crate::harness::child::ask;
+use crate::harness::{Case, Kind, LIVENESS, Launch, Operator, TestContext, has_finalizer, last_handled};
 
 pub(crate) const CASES: &[Case] = cases![
-    the_database_example_reconciles_its_children,
-    the_database_example_reports_why_it_cannot_provision,
     the_errors_of_the_exceptions_example_match_its_table,
     the_sub_handlers_example_handles_each_item,
     the_handlers_example_calls_each_handler_for_its_cause,
     the_children_example_makes_a_job_that_is_deleted_with_its_parent,
     the_events_example_reports_pods_without_changing_them,
     the_filtering_example_calls_only_matching_handlers,
+    the_hooks_example_calls_its_functions_in_their_order,
+    the_indexing_example_publishes_what_the_indexes_have,
     the_minimal_example_returns_a_result,
 ];
 
 /// The kind of an example.
 pub(crate) struct ExampleKind {
-    group: &'static str,
-    kind: &'static str,
-    plural: &'static str,
+    /// Its group.
+    pub(crate) group: &'static str,
+    /// Its name.
+    pub(crate) kind: &'static str,
+    /// Its plural name.
+    pub(crate) plural: &'static str,
 }
 
-/// The kind of the database example.
-pub(crate) const DATABASE: ExampleKind = ExampleKind { group: "techoral.com", kind: "Database", plural: "databases" };
 /// The shared kind of the small examples.
 const SMALL: ExampleKind = ExampleKind { group: "kopfd.dev", kind: "KopfdExample", plural: "kopfdexamples" };
 
@@ -53,28 +55,6 @@ pub(crate) fn apply_definition(context: &TestContext<'_>, name: &str) {
     context.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", &file]);
 }
 
-/// Returns the existing children of a database, by their names and owner.
-pub(crate) fn database_children(context: &TestContext<'_>, database: &Value) -> Vec<Value> {
-    let (name, namespace) = (&database["metadata"]["name"], &database["metadata"]["namespace"]);
-    let (name, namespace) = (name.as_str().expect("it has a name"), namespace.as_str().expect("it has a namespace"));
-    let paths = [
-        format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}-db"),
-        format!("/api/v1/namespaces/{namespace}/services/{name}-db"),
-        format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}-data"),
-        format!("/apis/batch/v1/namespaces/{namespace}/cronjobs/{name}-backup"),
-    ];
-    let children: Vec<Value> = paths.iter().filter_map(|path| context.client().get(path)).collect();
-    for child in &children {
-        let owner = &child["metadata"]["ownerReferences"][0];
-        assert_eq!(
-            (&owner["uid"], &owner["controller"]),
-            (&database["metadata"]["uid"], &json!(true)),
-            "its owner is the database: {child}"
-        );
-    }
-    children
-}
-
 /// Starts an example's operator and applies its object in the namespace of the case.
 fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
     apply_definition(context, name);
@@ -90,7 +70,8 @@ fn apply_object(context: &TestContext<'_>, name: &str) {
     context.cluster().kubectl_ok(&["apply", "-n", &context.namespace, "-f", &file]);
 }
 
-fn log_says(context: &TestContext<'_>, operator: &Operator, line: &str) {
+/// Waits until the log of an operator has a line.
+pub(crate) fn log_says(context: &TestContext<'_>, operator: &Operator, line: &str) {
     context.eventually(&format!("the log says {line:?}"), || operator.log().contains(line).then_some(()));
 }
 
@@ -206,76 +187,48 @@ fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>)
     assert_eq!(called(&context.handled_again(&kind, "choosy")), expected, "neither filter lets the way back through");
 }
 
-fn the_database_example_reconciles_its_children(context: &TestContext<'_>) {
-    apply_definition(context, "database");
-    let kind = DATABASE.kind();
-    let production = |launch: Launch| Launch { namespaces: vec!["production".into()], ..launch };
-    let operator = context.start(&production(context.launch_source(&example("database").join("operator.yaml"))));
-    context.cluster().kubectl_ok(&["apply", "-f", &example("database").join("obj.yaml").display().to_string()]);
-    let path = kind.path("production", "orders-db");
-    let settled = |what: &str| {
-        context.eventually(what, || {
-            let object = context.client().get(&path)?;
-            (is_handled(&object) && last_handled(&object).is_some_and(|essence| essence["spec"] == object["spec"])).then_some(object)
-        })
-    };
-    let database = settled("the database is created");
-    let status = &database["status"];
-    assert_eq!((&status["state"], &status["engine"], &status["version"]), (&json!("Provisioning"), &json!("postgresql"), &json!("16")));
-    for condition in status["conditions"].as_array().expect("there are conditions") {
-        assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("Provisioning")));
-        let since = condition["lastTransitionTime"].as_str().expect("it has a time");
-        since.parse::<jiff::Timestamp>().expect("the time can be read");
-    }
-    let children = database_children(context, &database);
-    assert_eq!(children.len(), 4, "all children are there: {children:#?}");
-    check_stateful_set(&children[0]);
-    assert_eq!(children[1]["spec"]["ports"][0]["port"], 5432);
-    assert_eq!(children[2]["spec"]["resources"]["requests"]["storage"], "100Gi");
-
-    context.client().merge(&path, &json!({"spec": {"replicas": 3, "storage": "200Gi"}}));
-    let database = settled("the database is scaled");
-    assert_eq!(database["status"]["replicas"], 3);
-    assert!(database["status"]["pendingAction"].as_str().is_some_and(|action| action.contains("200Gi")), "{database}");
-    assert_eq!(database_children(context, &database)[0]["spec"]["replicas"], 3);
-    log_says(context, &operator, "change spec.replicas: 2 -> 3");
-
-    for (on, count) in [(false, 3), (true, 4)] {
-        context.client().merge(&path, &json!({"spec": {"backupEnabled": on}}));
-        let database = settled("the backups are toggled");
-        assert_eq!(database_children(context, &database).len(), count, "backups are on: {on}");
-    }
-    context.client().delete(&path);
-    context.eventually("the database is gone", || context.client().get(&path).is_none().then_some(()));
-    context.eventually_within(Duration::from_mins(2), "all children are gone", || {
-        database_children(context, &database).is_empty().then_some(())
+fn the_hooks_example_calls_its_functions_in_their_order(context: &TestContext<'_>) {
+    let launch = context.launch_source(&example("13-hooks").join("operator.yaml"));
+    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    log_says(context, &operator, " watches ");
+    apply_object(context, "13-hooks");
+    let served = format!("{}/served", context.namespace);
+    context.eventually("the pod is served", || {
+        let (status, answer) = ask(&operator.endpoints(), "GET", "/healthz");
+        (status == 200 && answer.ends_with(&json!({"served_count": 1, "served_pods": [served]}).to_string())).then_some(())
     });
+    context.stop(&operator);
+    let log = operator.log();
+    let lines = [
+        "Everything is prepared.",
+        "Activity 'wait_for_others' failed temporarily: 1 more attempts",
+        "The others are ready.",
+        "Signed in.",
+        " watches ",
+        "Serving is finished: [\"OPERATOR_EXITING\"].",
+        "Goodbye; 0 pods are still served.",
+    ];
+    let places = lines.map(|line| log.find(line).unwrap_or_else(|| panic!("{line:?} is missing in:\n{log}")));
+    assert!(places.is_sorted(), "the lines are in their order:\n{log}");
 }
 
-fn check_stateful_set(set: &Value) {
-    assert_eq!(set["metadata"]["labels"], json!({"app": "orders-db", "managed-by": "database-operator"}));
-    assert_eq!((&set["spec"]["replicas"], &set["spec"]["serviceName"]), (&json!(2), &json!("orders-db-db")));
-    assert_eq!(set["spec"]["selector"]["matchLabels"], json!({"app": "orders-db-db"}));
-    let container = &set["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!((&container["name"], &container["image"]), (&json!("db"), &json!("bitnami/postgresql:16")));
-    assert_eq!(container["ports"][0]["containerPort"], 5432);
-    let resources = json!({"requests": {"memory": "256Mi", "cpu": "100m"}, "limits": {"memory": "1Gi", "cpu": "500m"}});
-    assert_eq!(container["resources"], resources);
-}
-
-fn the_database_example_reports_why_it_cannot_provision(context: &TestContext<'_>) {
-    apply_definition(context, "database");
-    let kind = DATABASE.kind();
-    context.start(&context.launch_source(&example("database").join("operator.yaml")));
-    // A name that is valid for a Database, and too long for a Service.
-    let name = "x".repeat(63);
-    context.create(&kind, &name, json!({"engine": "mysql", "version": "8", "storage": "1Gi"}));
-    let object = context.handled(&kind, &name);
-    assert_eq!(object["status"]["state"], "Failed", "{object}");
-    assert!(object["status"]["error"].as_str().is_some_and(|error| !error.is_empty()), "{object}");
-    let condition = &object["status"]["conditions"][0];
-    assert_eq!(
-        (&condition["type"], &condition["status"], &condition["reason"]),
-        (&json!("Ready"), &json!("False"), &json!("ProvisionFailed"))
-    );
+fn the_indexing_example_publishes_what_the_indexes_have(context: &TestContext<'_>) {
+    let (kind, pods, namespace) = (SMALL.kind(), Kind::core("Pod", "pods", true), &context.namespace);
+    apply_definition(context, "16-indexing");
+    apply_object(context, "16-indexing");
+    let launch = context.launch_source(&example("16-indexing").join("operator.yaml"));
+    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    let [first, second] = ["first", "second"].map(|name| format!("{namespace}/{name}"));
+    let status = |running: &[&String], mine: &[&String]| json!({"running": running, "mine": mine});
+    // The first call of the timer sees both pods, however long they take to be listed.
+    let object = context.object(&kind, "reporter", "is reported", |object| object["status"].is_object());
+    assert_eq!(object["status"], status(&[], &[&first, &second]));
+    let path = format!("{}/status", pods.path(namespace, "first"));
+    context.client().merge(&path, &json!({"status": {"phase": "Running"}}));
+    context.merge(&pods, "second", json!({"metadata": {"labels": {"app": "other"}}}));
+    context.object(&kind, "reporter", "follows the pods", |object| object["status"] == status(&[&first], &[&first]));
+    let (_, answer) = ask(&operator.endpoints(), "GET", "/healthz");
+    assert!(answer.ends_with(r#"{"pod_count":2,"pod_names":["first","second"]}"#), "{answer}");
+    context.delete(&pods, "first");
+    context.object(&kind, "reporter", "forgets the pod", |object| object["status"] == status(&[], &[]));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::cases;
 use crate::harness::child::output;
-use crate::harness::{Case, Engine, Handler, Launch, TIMEOUT, TestContext, eventually};
+use crate::harness::{Case, Engine, Handler, LIVENESS, Launch, TestContext};
 
 pub(crate) const CASES: &[Case] = cases![an_independent_parser_reads_all_metrics_of_a_working_operator];
 
@@ -26,14 +26,10 @@ print(json.dumps(samples))
 fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestContext<'_>) {
     let kind = context.thing();
     let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "on_create")]);
-    let operator = context.start(&Launch { options: vec!["--liveness=http://127.0.0.1:0/healthz".into()], ..launch });
+    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
     context.create(&kind, "one", json!({"size": 1, "steps": {"on_create": [{"temporary": 1}]}}));
     context.handled(&kind, "one");
-    let address = eventually("the operator tells its address", TIMEOUT, || {
-        let log = operator.log();
-        let told = log.lines().find_map(|line| line.split_once("Probes are answered at ")?.1.split_once('('));
-        told.map(|(_, rest)| rest.split(')').next().unwrap_or_default().to_owned())
-    });
+    let address = operator.endpoints();
     let samples = read(&format!("http://{address}/metrics"));
     let found: BTreeSet<&str> = samples.iter().filter_map(|sample| sample[1].as_str()).collect();
     // Nothing has failed so far.

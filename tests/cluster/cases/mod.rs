@@ -3,6 +3,7 @@
 mod basics;
 mod beside;
 mod crashes;
+mod database;
 mod examples;
 mod fields;
 mod kinds;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         trouble::CASES,
         takeover::CASES,
         scenarios::CASES,
+        database::CASES,
         examples::CASES,
         kinds::CASES,
         basics::CASES,

@@ -278,6 +278,13 @@ impl ApiServer {
         path
     }
 
+    /// Writes a kubeconfig for the user of a token into a directory.
+    pub(crate) fn kubeconfig_of(&self, directory: &Path, token: &str) -> PathBuf {
+        let path = directory.join("user.kubeconfig");
+        write_private(&path, &self.kubeconfig_text(token));
+        path
+    }
+
     fn kubeconfig_text(&self, token: &str) -> String {
         kubeconfig(&self.url(), token)
     }

@@ -15,9 +15,9 @@ mod wait;
 mod write_proxy;
 
 pub(crate) use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
-pub(crate) use context::{Call, TestContext, Version, has_finalizer, is_handled, last_handled, progress};
+pub(crate) use context::{Call, Record, TestContext, Version, has_finalizer, is_handled, last_handled, progress};
 pub(crate) use kind::Kind;
-pub(crate) use operator::{Engine, Launch, Operator};
+pub(crate) use operator::{Engine, LIVENESS, Launch, Operator};
 pub(crate) use runner::{Case, Options, run};
 pub(crate) use twins::Handler;
 #[allow(unused_imports, reason = "the client suite uses only these parts")]

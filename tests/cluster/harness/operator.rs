@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::cluster::Tools;
 use super::process::Process;
+use super::wait::{TIMEOUT, eventually};
 
 /// Which engine runs the handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,9 @@ impl Engine {
         }
     }
 }
+
+/// The option of operators that listen for probes, at any free port.
+pub(crate) const LIVENESS: &str = "--liveness=http://127.0.0.1:0/healthz";
 
 /// How an operator is started.
 #[derive(Debug, Clone)]
@@ -98,6 +102,16 @@ impl Operator {
     /// Returns the exit status, if the operator has ended by itself.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
         self.process.ended()
+    }
+
+    /// Waits until an operator with the option `LIVENESS` listens, and returns its address.
+    pub(crate) fn endpoints(&self) -> String {
+        eventually("the operator tells its address", TIMEOUT, || {
+            self.expect_running();
+            let log = self.log();
+            let told = log.lines().find_map(|line| line.split_once("Probes are answered at ")?.1.split_once('('));
+            told.map(|(_, rest)| rest.split(')').next().unwrap_or_default().to_owned())
+        })
     }
 
     /// Fails the case if the operator has ended by itself.
