@@ -154,6 +154,9 @@ fn compare_engines(context: &TestContext<'_>, name: &str) {
     let mut group = Group::read(&directory(), name);
     if let Ok(chosen) = std::env::var("KOPFD_BESIDE") {
         group.cases.retain(|case| case.name.contains(&chosen));
+        if group.cases.is_empty() {
+            return;
+        }
     }
     context.install(&thing_kind());
     context.install(&other_kind());

@@ -80,16 +80,13 @@ impl Record {
 }
 
 fn requests(side: &Side, case: &BesideCase) -> Vec<String> {
-    // Whether a change of the finalizers meets another change depends on the time; it is sent again.
     let mut writes = side.writes();
+    // Whether a change of the finalizers meets another change depends on the time; it is sent again.
+    writes.retain(|write| write.status != CONFLICT || !write.content_type.ends_with("json-patch+json"));
     if case.ignores_touches {
-        writes.retain_mut(|write| {
-            let Some(annotations) = write.body.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return true };
-            annotations.remove(TOUCH).is_none() || !annotations.is_empty()
-        });
+        writes.retain_mut(is_more_than_a_touch);
     }
-    let is_repeated = |write: &Write| write.status == CONFLICT && write.content_type.ends_with("json-patch+json");
-    let writes = writes.into_iter().filter(|write| !is_repeated(write)).filter_map(|write| {
+    let lines = writes.into_iter().filter_map(|write| {
         let (_, path) = write.path.split_once(&format!("/namespaces/{}/", side.namespace()))?;
         let name = path.split('/').nth(1)?;
         let line = || {
@@ -99,7 +96,13 @@ fn requests(side: &Side, case: &BesideCase) -> Vec<String> {
         };
         case.has_object(name).then(line)
     });
-    writes.map(|line| varying(side, &line)).collect()
+    lines.map(|line| varying(side, &line)).collect()
+}
+
+/// Removes the touch from a patch, and tells whether it changes anything else.
+fn is_more_than_a_touch(write: &mut Write) -> bool {
+    let annotations = write.body.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    annotations.is_none_or(|annotations| annotations.remove(TOUCH).is_none() || !annotations.is_empty())
 }
 
 fn objects(side: &Side, case: &BesideCase) -> Vec<String> {
