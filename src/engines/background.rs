@@ -33,7 +33,7 @@ use crate::telemetry::object_span;
 use object::ObjectTasks;
 pub use options::{BackgroundOptions, InstantExit, TaskOptions};
 use registry::Registry;
-use running::{RunningTask, StopLimits};
+use running::{Reports, RunningTask, StopLimits};
 use task::Task;
 
 /// How long abandoned tasks may continue before an exiting operator cancels them.
@@ -111,10 +111,10 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let (resource, body) = (&event.object.resource, &event.object.body);
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
         let live = object.live(resource, body);
-        let events = world.events().clone();
+        let reports = Reports { events: world.events().clone(), gauge: options.metrics.task() };
         let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
-        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), limits, events, span.clone());
+        let running = RunningTask::new(Arc::clone(handler), Arc::clone(&live), limits, reports, span.clone());
         let Some(number) = self.registry.add(&running) else { return };
         object.begin(&running);
         span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));

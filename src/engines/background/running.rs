@@ -14,6 +14,7 @@ use crate::handling::Handler;
 use crate::handling::spawning::{self, Cancellation, Stage, Step, StopReason};
 use crate::kit::Stop;
 use crate::script::{LiveBody, StopFlag, Stopped};
+use crate::telemetry::metrics::TaskGauge;
 
 /// A running task.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(super) struct RunningTask {
     pub ended: Stop,
     /// The span of its log lines.
     pub span: Span,
+    /// Counts its state.
+    pub gauge: TaskGauge,
     live: Arc<LiveBody>,
     limits: StopLimits,
     events: EventStream,
@@ -45,6 +48,15 @@ pub(super) struct StopLimits {
     pub ends: Arc<AtomicU64>,
 }
 
+/// Where a task reports its states.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// The events of the operator.
+    pub events: EventStream,
+    /// The gauge of the task.
+    pub gauge: TaskGauge,
+}
+
 /// The progress of a stop.
 #[derive(Debug, Clone, Copy)]
 struct Stopping {
@@ -54,10 +66,11 @@ struct Stopping {
 
 impl RunningTask {
     /// Returns a task that begins.
-    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, events: EventStream, span: Span) -> Arc<Self> {
+    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
+        let Reports { events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let stopping = Mutex::default();
-        Arc::new(Self { handler, stopped, cancelled, ended, span, live, limits, events, stopping })
+        Arc::new(Self { handler, stopped, cancelled, ended, span, gauge, live, limits, events, stopping })
     }
 
     /// Takes the next step of a stop in the cycles of the object. Returns the time until the next one; `None` if the task has ended or is
@@ -115,6 +128,7 @@ impl RunningTask {
     }
 
     fn emit(&self, stage: Stage) {
+        self.gauge.stopping(stage == Stage::Abandoned);
         let (body, handler) = (&self.live.get(), &*self.handler);
         self.span.in_scope(|| self.events.emit(&EngineEvent::TaskStopping { body, handler, stage }));
     }
