@@ -18,6 +18,7 @@ use kopfd::reactor::script_api::ScriptApi;
 use kopfd::reactor::{HostScripts, LiveEffects};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
+use kopfd::telemetry::OperatorMetrics;
 use serde_json::{Value, json};
 
 use super::world::api_server::{api_server, client, spawn_controllers};
@@ -94,7 +95,7 @@ async fn effects(api: &ApiServer, clock: &Clock, bindings: Vec<Binding>) -> Live
     let client = client(api, Networking::default(), clock).await;
     let host = Host::start(Options { threads: Threads::Current, ..Options::default() }).unwrap();
     let installed = host.install(Arc::new(Program::load(Declaration { bindings, ..Declaration::default() }).unwrap())).await.unwrap();
-    LiveEffects::new(Arc::new(HostScripts { host, installed }), client, clock.clone())
+    LiveEffects::new(Arc::new(HostScripts::new(host, installed, &OperatorMetrics::default())), client, clock.clone())
 }
 
 #[test]

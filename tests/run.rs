@@ -482,6 +482,45 @@ fn address(hex: &str) -> std::net::IpAddr {
     std::net::Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap()).into()
 }
 
+/// Starts the operator of `operator.yaml` with its endpoints. Returns their address, and the thread that reads the log.
+fn probed(cluster: &Cluster) -> (Process, String, std::thread::JoinHandle<usize>) {
+    let mut command = cluster.kopfd();
+    command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_LIVENESS", "http://127.0.0.1:0/healthz");
+    let mut run = Process::start(&mut command);
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let told = lines.find(|line| line.contains("Probes are answered at")).unwrap();
+    let address = told.rsplit_once('(').unwrap().1.trim_end_matches(").").to_owned();
+    (run, address, std::thread::spawn(move || lines.count()))
+}
+
+#[test]
+fn an_operator_is_not_ready_before_its_indexes_are_filled() {
+    let cluster = Cluster::start();
+    let waiting = r#"while !k8s::exists("v1/configmaps", "default", "go") { sleep(0.05); }"#;
+    let index = format!("      indexes:\n        - {{id: names, run: '{waiting} return entry(name, 1);'}}\n");
+    cluster.write("operator.yaml", &format!("{}{index}", operator("create", "return #{done: true};")));
+    let (run, address, log) = probed(&cluster);
+    let state = || ask(&address, "GET", "/readyz");
+    let began = Instant::now();
+    let reason = "operator 'tested' has not filled its indexes yet\n";
+    // Before that, it discovers the kinds and lists the objects.
+    while !state().1.ends_with(&format!("\r\n\r\n{reason}")) {
+        assert!(began.elapsed() < LIMIT, "{}", state().1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((state().0, ask(&address, "GET", "/livez").0), (503, 200));
+    cluster.client().create(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "go"}}));
+    while state().0 != 200 {
+        assert!(began.elapsed() < LIMIT, "{}", state().1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    cluster.client().wait_until_handled("default", "one");
+    assert!(ask(&address, "GET", "/metrics").1.contains("kopfd_index_objects{operator=\"tested\",index=\"names\"} 2\n"));
+    run.signal("TERM");
+    assert_eq!(run.wait(LIMIT).code(), Some(0));
+    log.join().unwrap();
+}
+
 #[test]
 fn the_endpoints_answer_while_slow_clients_hold_their_connections() {
     let cluster = Cluster::start();
@@ -489,13 +528,7 @@ fn the_endpoints_answer_while_slow_clients_hold_their_connections() {
          login: [{id: sign_in, run: 'return login::kubeconfig();'}]\n    \
          probe: [{id: backlog, run: 'return #{begun: memo.begun};'}]\n";
     cluster.write("operator.yaml", &format!("{}{activities}", operator("create", "return #{done: true};")));
-    let mut command = cluster.kopfd();
-    command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_LIVENESS", "http://127.0.0.1:0/healthz");
-    let mut run = Process::start(&mut command);
-    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let told = lines.find(|line| line.contains("Probes are answered at")).unwrap();
-    let address = told.rsplit_once('(').unwrap().1.trim_end_matches(").").to_owned();
-    let log = std::thread::spawn(move || lines.count());
+    let (run, address, log) = probed(&cluster);
     cluster.client().wait_until_handled("default", "one");
     cluster.client().wait_until_handled("other", "two");
 

@@ -33,7 +33,7 @@ use crate::telemetry::object_span;
 use object::ObjectTasks;
 pub use options::{BackgroundOptions, InstantExit, TaskOptions};
 use registry::Registry;
-use running::{RunningTask, StopLimits};
+use running::{Reports, RunningTask, StopLimits};
 use task::Task;
 
 /// How long abandoned tasks may continue before an exiting operator cancels them.
@@ -111,9 +111,10 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let (resource, body) = (&event.object.resource, &event.object.body);
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
         let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
+        let reports = Reports { events: world.events().clone(), gauge: options.metrics.task() };
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
         let start = |live: &Arc<LiveBody>| {
-            let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, world.events().clone(), span.clone());
+            let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, reports, span.clone());
             let number = self.registry.add(&running)?;
             Some((running, number))
         };

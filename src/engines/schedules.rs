@@ -2,52 +2,22 @@
 //!
 //! `handling::schedule` decides which tick is run, and `store` remembers it over restarts.
 
+mod context;
 pub mod store;
 mod task;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::effects::Scripts;
-use super::events::EventStream;
-use super::readiness::Readiness;
-use crate::kit::{Clock, Stop, Tasks};
+use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Schedule;
-use crate::telemetry::OperatorMetrics;
 
-use store::ScheduleStore;
+pub use context::ScheduleContext;
 use task::Task;
 
 /// Time limit for the tasks after a stop, beyond the time that a running call has: the call ends, and its tick is stored.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The dependencies of the schedules of one operator.
-#[derive(Clone)]
-pub struct ScheduleContext {
-    /// The scripts.
-    pub scripts: Arc<dyn Scripts>,
-    /// The clock.
-    pub clock: Clock,
-    /// The events of the operator.
-    pub events: EventStream,
-    /// The indexes, which scripts may read: no function is called before they are filled.
-    pub readiness: Arc<Readiness>,
-    /// The metrics of the operator.
-    pub metrics: OperatorMetrics,
-    /// Where done ticks are remembered.
-    pub store: ScheduleStore,
-    /// The operator's settings, as scripts see them.
-    pub settings: Arc<Value>,
-    /// The pause between attempts after arbitrary errors.
-    pub default_backoff: Duration,
-    /// The pauses after the first, second, … failure of the store in a row.
-    pub error_delays: Arc<[Duration]>,
-    /// How long a running call may continue when the operator stops.
-    pub exit_timeout: Duration,
-}
 
 /// The running schedules of one operator.
 pub struct Schedules {

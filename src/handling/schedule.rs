@@ -96,9 +96,12 @@ impl CronSchedule {
 
     /// Returns the last tick after a time and not after another.
     pub fn latest(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        if after >= until {
+            return None;
+        }
         let mut width = SEARCHED;
         // The search looks at short times first: there may be millions of ticks.
-        while after < until {
+        loop {
             let from = until.checked_sub(width).unwrap_or(Timestamp::MIN).max(after);
             let found = std::iter::successors(self.ticks.next_after(from), |tick| self.ticks.next_after(*tick));
             if let Some(latest) = found.take_while(|tick| *tick <= until).last() {
@@ -109,7 +112,6 @@ impl CronSchedule {
             }
             width = width.saturating_mul(2);
         }
-        None
     }
 }
 

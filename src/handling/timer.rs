@@ -143,6 +143,18 @@ impl Schedule {
         }
     }
 
+    /// Returns how late an attempt is that is made now, at the end of a phase. The object has last changed at `changed_at`.
+    pub fn lateness(&self, phase: Phase, now: Now, changed_at: Duration) -> Duration {
+        let quiet_for = self.idle.map(|idle| now.elapsed.saturating_sub(changed_at.saturating_add(idle)));
+        let due_for = match phase {
+            Phase::Pause(until) => Some(now.elapsed.saturating_sub(until)),
+            Phase::Tick(at) => Some(time_between(at, now.wall)),
+            Phase::Change { .. } | Phase::Quiet | Phase::Ended => None,
+        };
+        // It is due once both the pause and the idle time are over.
+        quiet_for.into_iter().chain(due_for).min().unwrap_or_default()
+    }
+
     /// Returns the current phase and the next action. The object has last changed at `changed_at`.
     pub fn next(&self, phase: Phase, now: Now, changed_at: Duration) -> (Phase, Step) {
         let left = match phase {
@@ -304,6 +316,19 @@ mod tests {
         assert_eq!(Run { attempts: &[(0.0, Some(90.0)), (0.0, None)], ..run() }.play()[..3], ["50", "140", "170"]);
         let at_a_tick = Run { start: START, until: 130.0, ..Run::of(minutely()) };
         assert_eq!(at_a_tick.play(), ["60", "120"], "the tick of the start itself has passed");
+    }
+
+    #[test]
+    fn an_attempt_is_late_from_the_end_of_its_pause_and_of_the_idle_time() {
+        let now = |at: u64| Now { elapsed: ms(at), wall: START.parse::<Timestamp>().unwrap() + ms(at) };
+        let plain = interval(1.0, false);
+        assert_eq!(plain.lateness(Phase::Pause(ms(1000)), now(1030), ms(500)), ms(30));
+        assert_eq!(plain.lateness(Phase::Quiet, now(1030), ms(0)), ms(0), "the first call is due when it is made");
+        let idle = Schedule { idle: Some(ms(2000)), ..interval(1.0, false) };
+        assert_eq!(idle.lateness(Phase::Pause(ms(1000)), now(2510), ms(500)), ms(10));
+        assert_eq!(idle.lateness(Phase::Quiet, now(2520), ms(500)), ms(20));
+        let tick = Phase::Tick("2020-01-01T00:00:01Z".parse().unwrap());
+        assert_eq!(plain.lateness(tick, now(1040), ms(0)), ms(40));
     }
 
     #[test]

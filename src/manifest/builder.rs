@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::handling::{ErrorMode, Policy};
@@ -85,7 +86,7 @@ pub(super) const POLICY: [&str; 4] = ["retries", "timeout", "backoff", "errors"]
 impl<'r> OperatorBuilder<'r> {
     /// Returns the builder of an empty operator.
     pub(super) fn new(reader: &'r Reader) -> Self {
-        let operator = Operator { file: reader.source.name.clone(), ..Operator::default() };
+        let operator = Operator { file: reader.source.name.clone(), text: Arc::clone(&reader.source.text), ..Operator::default() };
         Self {
             reader,
             operator,

@@ -1,6 +1,7 @@
 //! A checked operator: the contents of its manifest.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub struct Operator {
     pub name: String,
     /// The file of its manifest.
     pub file: PathBuf,
+    /// The text of that file.
+    pub text: Arc<str>,
     /// The position of its name.
     pub place: SourcePosition,
     /// Handlers of changes and of raw events, in the order of declaration.

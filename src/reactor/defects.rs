@@ -55,7 +55,9 @@ pub(crate) fn ignores_tasks(body: &Body) -> bool {
 /// Returns schedules with the defect applied.
 pub(crate) fn spoiled_schedules(mut schedules: Vec<Schedule>) -> Vec<Schedule> {
     if is_on(Defect::SkipsMissedTicks) {
-        schedules.iter_mut().for_each(|one| one.schedule.catches_up = false);
+        for one in &mut schedules {
+            one.schedule.catches_up = false;
+        }
     }
     schedules
 }

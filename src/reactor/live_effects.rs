@@ -23,6 +23,8 @@ use crate::engines::events::EventStream;
 use crate::engines::health::Health;
 use crate::engines::indexing::Indexer;
 use crate::engines::readiness::Readiness;
+use crate::telemetry::OperatorMetrics;
+use crate::telemetry::metrics::ScriptMetrics;
 
 /// The installed scripts of one operator.
 pub struct HostScripts {
@@ -30,11 +32,34 @@ pub struct HostScripts {
     pub host: Host,
     /// The scripts.
     pub installed: Installed,
+    /// The metrics of the calls, by the numbers of the bindings.
+    metrics: Vec<ScriptMetrics>,
+}
+
+impl HostScripts {
+    /// Returns the installed scripts of an operator, whose calls are counted.
+    pub fn new(host: Host, installed: Installed, metrics: &OperatorMetrics) -> Self {
+        let metrics = installed.program().declaration.bindings.iter().map(|binding| metrics.script(&binding.id)).collect();
+        Self { host, installed, metrics }
+    }
+
+    /// Calls a function, and counts its operations.
+    async fn measured_call(&self, call: Call) -> Returned {
+        let target = call.target;
+        let returned = self.host.call(&self.installed, call).await;
+        if let Some(metrics) = self.metrics.get(target) {
+            metrics.ran(returned.operations);
+            if let Some(limit) = returned.overrun {
+                metrics.overran(limit.as_str());
+            }
+        }
+        returned
+    }
 }
 
 impl Scripts for HostScripts {
     fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
-        self.host.call(&self.installed, call).boxed()
+        self.measured_call(call).boxed()
     }
 
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {

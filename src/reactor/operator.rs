@@ -14,7 +14,7 @@ use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
 use crate::script::host::{self, Fibers, Threads};
-use crate::script::{Credentials, Host, Problem, Program};
+use crate::script::{Credentials, Host, Indexes, Problem, Program};
 
 use super::activity::ActivityMonitor;
 use super::built_in_credentials::BuiltInCredentials;
@@ -36,7 +36,8 @@ use crate::engines::metrics::MetricsSink;
 use crate::engines::posting::{self, LogPoster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
-use crate::telemetry::OperatorMetrics;
+use crate::telemetry::metrics::IndexMetrics;
+use crate::telemetry::{Metrics, OperatorMetrics};
 
 /// Time limit of the end of the posting of Events: for the queued ones, and for a request that is not answered.
 const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -216,7 +217,8 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let (poster, posted) = posting::queue(settings.posting.clone());
     let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
-    let program = Program::load(operator.declaration.clone()).map_err(failed)?;
+    let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
+    let revision = program.revision(&operator.text);
     let options = host::Options {
         threads: shared.script_threads,
         fibers: shared.fibers.clone(),
@@ -226,18 +228,31 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         credentials: Some(credentials),
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
-    let installed = host.install(Arc::new(program)).await.map_err(failed)?;
+    let installed = host.install(Arc::new(program)).await.inspect_err(|_| metrics.load_failed()).map_err(failed)?;
+    metrics.loaded(&revision, shared.clock.now());
+    measure_indexes(&shared.endpoints.metrics, &metrics, installed.indexes());
     if let Some(monitor) = &shared.monitor {
         monitor.indexes_installed(name, installed.indexes());
     }
+    let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
     let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster)));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
-    let scripts = Arc::new(HostScripts { host, installed });
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
     Ok(Started { scripts, client, kinds, activities, events, log, posted })
+}
+
+/// Has the sizes of indexes read with the metrics: they change at almost every event.
+fn measure_indexes(metrics: &Metrics, operator: &OperatorMetrics, indexes: &Arc<Indexes>) {
+    let gauges: Vec<IndexMetrics> = indexes.iter().map(|index| operator.index(index.name())).collect();
+    let indexes = Arc::downgrade(indexes);
+    metrics.refreshed_by(move || {
+        let Some(indexes) = indexes.upgrade() else { return false };
+        indexes.iter().zip(&gauges).for_each(|(index, gauge)| gauge.set(index.objects(), index.keys()));
+        true
+    });
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
@@ -249,7 +264,8 @@ async fn run(
     stop: Stop,
     posting: &mut PostingTask,
 ) -> Result<(), ServeError> {
-    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings);
+    let metrics = shared.endpoints.metrics.operator(&operator.name);
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings, &metrics);
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, defaults, schedules, .. } = operator;
     let Started { scripts, client, kinds, activities, events, posted, .. } = started;
@@ -272,7 +288,7 @@ async fn run(
         clock: shared.clock,
         events,
         readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
-        metrics: shared.endpoints.metrics.operator(&name),
+        metrics: metrics.clone(),
         store: ScheduleStore::new(client.clone(), &name),
         settings: activities.settings(),
         default_backoff: settings.execution.default_backoff,
@@ -285,7 +301,7 @@ async fn run(
         sub_defaults: defaults,
         monitor: shared.monitor,
         health,
-        metrics: shared.endpoints.metrics.operator(&name),
+        metrics,
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]

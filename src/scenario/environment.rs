@@ -31,6 +31,7 @@ use super::compare::{FOREIGN_ANNOTATION, FinalState};
 use super::credentials::ScenarioCredentials;
 use super::expressions::{Interpreter, Question};
 use super::invariants::{Invariants, Process};
+use super::metrics::{self, Sample};
 use super::model::{OPERATOR_USER, Scenario, Target};
 use super::operator_run::{self, Exit, OperatorRun};
 use super::pending::PendingCalls;
@@ -74,8 +75,8 @@ pub(super) struct Environment {
     running_tasks: parking_lot::Mutex<Arc<parking_lot::Mutex<RunningTasks>>>,
     /// The last end of the operators.
     exit: parking_lot::Mutex<Option<Exited>>,
-    /// The probes of the operators.
-    endpoints: Endpoints,
+    /// The probes and metrics of the current run. As in a process, they begin anew with each start.
+    endpoints: parking_lot::Mutex<Endpoints>,
     /// Held while the operators are being stopped and started again.
     transition_lock: Mutex<()>,
     run_count: std::sync::atomic::AtomicU32,
@@ -113,7 +114,7 @@ impl Environment {
             run: Mutex::new(None),
             running_tasks: parking_lot::Mutex::default(),
             exit: parking_lot::Mutex::new(None),
-            endpoints: Endpoints::default(),
+            endpoints: parking_lot::Mutex::default(),
             transition_lock: Mutex::new(()),
             run_count,
             interpreter: OnceCell::new(),
@@ -189,7 +190,7 @@ impl Environment {
             seed: Some(self.seed),
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
-            endpoints: self.endpoints.clone(),
+            endpoints: self.renew_endpoints(),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors) = (Vec::new(), Vec::new());
@@ -444,6 +445,13 @@ impl Environment {
         Arc::clone(&current)
     }
 
+    /// Replaces the probes and metrics.
+    fn renew_endpoints(&self) -> Endpoints {
+        let endpoints = Endpoints::default();
+        *self.endpoints.lock() = endpoints.clone();
+        endpoints
+    }
+
     /// Records an event of the operators as a whole.
     fn record(&self, what: String) {
         self.timeline.add(Event::Operator(what));
@@ -503,12 +511,17 @@ impl Observations for Environment {
         self.api.list(&events, None).into_iter().map(|(_, stored)| Arc::clone(&stored.value)).collect()
     }
 
+    fn metrics(&self) -> Result<Vec<Sample>, String> {
+        Ok(metrics::samples(&self.endpoints.lock().metrics.text()))
+    }
+
     fn exit(&self) -> Option<Exited> {
         self.exit.lock().clone()
     }
 
     async fn probes(&self) -> Option<ProbeAnswer> {
-        let answer = self.endpoints.probes().await?;
+        let endpoints = self.endpoints.lock().clone();
+        let answer = endpoints.probes().await?;
         Some(ProbeAnswer { status: answer.status, body: answer.body })
     }
 

@@ -7,6 +7,7 @@ use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 
 use super::count::{self, Count};
+use super::metrics;
 use super::model::{
     BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
     ObjectExpectation, Requests,
@@ -21,12 +22,25 @@ const VERBS: [&str; 5] = ["get", "create", "update", "patch", "delete"];
 /// Reads an expectation.
 pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expectation> {
     let reader = context.reader;
-    let known =
-        ["object", "namespace", "matches", "absent", "calls", "background", "events", "logs", "requests", "indexes", "exit", "probes"];
+    let known = [
+        "object",
+        "namespace",
+        "matches",
+        "absent",
+        "calls",
+        "background",
+        "events",
+        "logs",
+        "requests",
+        "indexes",
+        "metrics",
+        "exit",
+        "probes",
+    ];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "exit", "probes"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `exit`, or `probes`";
+        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `metrics`, `exit`, or `probes`";
         reader.error_with(item, "nothing is expected", hint);
         return None;
     }
@@ -38,6 +52,7 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         logs: fields.get("logs").and_then(|item| logs(context, &item)),
         requests: fields.get("requests").map(|item| requests(context, &item)).unwrap_or_default(),
         indexes: fields.get("indexes").map(|item| indexes(context, &item)).unwrap_or_default(),
+        metrics: fields.get("metrics").map(|item| metrics::read(context, &item)).unwrap_or_default(),
         exit: fields.get("exit").and_then(|item| exit(context, &item)),
         probes: fields.get("probes").and_then(|item| probes(context, &item)),
     })

@@ -16,6 +16,7 @@ use crate::object::namespace;
 use crate::script::Expression;
 
 use super::count::Count;
+use super::metrics::MetricExpectation;
 use super::pattern::Pattern;
 
 /// User name of the operators on the API server.
@@ -201,6 +202,8 @@ pub struct Expectation {
     pub requests: Vec<Requests>,
     /// Contents of indexes.
     pub indexes: Vec<IndexExpectation>,
+    /// Metrics.
+    pub metrics: Vec<MetricExpectation>,
     /// The last end of the operators.
     pub exit: Option<ExpectedExit>,
     /// The answer of the probes.

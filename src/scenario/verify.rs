@@ -11,6 +11,7 @@ use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::shown;
 
 use super::expressions::{Answers, Question};
+use super::metrics::{MetricExpectation, Sample};
 use super::model::{
     BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
     ObjectExpectation, Requests, Target,
@@ -50,6 +51,14 @@ pub trait Observations {
     /// If it cannot be observed.
     fn index(&self, _name: &str) -> Result<Value, String> {
         Err("indexes are in the memory of the operator, and cannot be observed here".to_owned())
+    }
+
+    /// Returns the samples of the operators' metrics.
+    ///
+    /// # Errors
+    /// If they cannot be observed.
+    fn metrics(&self) -> Result<Vec<Sample>, String> {
+        Err("the metrics are in the memory of the operator, and cannot be observed here".to_owned())
     }
 
     /// Tells whether an object ever existed, as far as known.
@@ -157,7 +166,7 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, background, events, logs, requests, indexes, exit, probes: _ } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes, metrics, exit, probes: _ } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
@@ -179,6 +188,9 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     for index in indexes {
         found.extend(verify_index(observations, index, answers));
     }
+    if !metrics.is_empty() {
+        found.extend(verify_metrics(observations, metrics));
+    }
     if let Some(expected) = exit {
         found.extend(verify_exit(observations.exit(), expected, answers));
     }
@@ -194,6 +206,27 @@ fn verify_index(observations: &impl Observations, index: &IndexExpectation, answ
     let mut mismatches = Vec::new();
     matches.compare(Some(&content), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
     mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch)).collect()
+}
+
+fn verify_metrics(observations: &impl Observations, metrics: &[MetricExpectation]) -> Vec<Difference> {
+    let samples = match observations.metrics() {
+        Ok(samples) => samples,
+        Err(error) => return metrics.iter().map(|metric| Difference::new(metric.spot, format!("metrics: {error}"))).collect(),
+    };
+    let differences = metrics.iter().filter(|metric| !metric.value.allows(metric.sum(&samples))).map(|metric| {
+        let (sum, exact) = (metric.sum(&samples), metric.value.exact);
+        let lines: Vec<String> = metric.named(&samples).map(|sample| format!("    {sample}")).collect();
+        let there = if lines.is_empty() { "there are no samples".to_owned() } else { format!("the samples are\n{}", lines.join("\n")) };
+        let fix = exact.map(|spot| Fix::Scalar { spot, value: number(sum) });
+        let text = format!("metrics: {metric}: expected {}, found {sum}; {there}", metric.value);
+        Difference::new(exact.unwrap_or(metric.spot), text).with_fix(fix)
+    });
+    differences.collect()
+}
+
+/// Returns a number without a fraction if it has none.
+fn number(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < 1e15 { Value::from(number as i64) } else { Value::from(number) }
 }
 
 fn verify_exit(exit: Option<Exited>, expected: &ExpectedExit, answers: &mut Answers) -> Option<Difference> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
-use super::declaration::Limits;
+use super::declaration::{Limit, Limits};
 use super::held::Held;
 use crate::handling::message::seconds;
 use crate::kit::Stop;
@@ -21,6 +21,8 @@ const OPERATIONS_PER_SLICE: u64 = 8_192;
 /// The remaining budget of a call.
 pub(super) struct Budget {
     operations: Counter,
+    /// The operations before the last refill.
+    earlier_operations: Cell<u64>,
     api_calls: Counter,
     output: Counter,
     time: Option<Duration>,
@@ -31,6 +33,7 @@ pub(super) struct Budget {
     is_preempted: Cell<bool>,
     stack_floor: Cell<usize>,
     ending: RefCell<Option<Ending>>,
+    overrun: Cell<Option<Limit>>,
     held: Held,
     /// Describes what the call waits for, besides time.
     waiting_for: RefCell<Option<Box<dyn Fn() -> String>>>,
@@ -41,10 +44,19 @@ pub(super) struct Budget {
 pub(super) enum Ending {
     /// The stop signal was given, or the call is no longer awaited.
     Cancelled,
-    /// A budget is used up: the text.
-    Overrun(String),
+    /// A budget is used up.
+    Overrun(Overrun),
     /// It must be called again after a delay, because of its sub-handlers.
     Unfinished(Duration),
+}
+
+/// A budget that is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Overrun {
+    /// Which budget.
+    pub limit: Limit,
+    /// The text for users.
+    pub text: String,
 }
 
 struct Counter {
@@ -75,6 +87,7 @@ impl Budget {
     pub(super) fn new(limits: &Limits, stop: Stop) -> Self {
         Self {
             operations: Counter::new(limits.operations),
+            earlier_operations: Cell::new(0),
             api_calls: Counter::new(limits.api_calls),
             output: Counter::new(limits.output),
             time: limits.time,
@@ -85,6 +98,7 @@ impl Budget {
             is_preempted: Cell::new(false),
             stack_floor: Cell::new(0),
             ending: RefCell::new(None),
+            overrun: Cell::new(None),
             held: Held::default(),
             waiting_for: RefCell::new(None),
         }
@@ -148,11 +162,27 @@ impl Budget {
         Self { is_refilled_by_waits: true, ..self }
     }
 
+    /// Returns the operations of the whole call so far.
+    pub(super) fn used_operations(&self) -> u64 {
+        self.earlier_operations.get().saturating_add(self.operations.used.get())
+    }
+
+    /// Records that the call has ended because of an overrun.
+    pub(super) fn set_overrun(&self, limit: Limit) {
+        self.overrun.set(Some(limit));
+    }
+
+    /// Returns the budget whose overrun has ended the call, if one has.
+    pub(super) fn overrun_limit(&self) -> Option<Limit> {
+        self.overrun.get()
+    }
+
     /// Resets the counts after a sleep, if the budget is refilled by waits.
     pub(super) fn refill(&self) {
         if !self.is_refilled_by_waits {
             return;
         }
+        self.earlier_operations.set(self.used_operations());
         for counter in [&self.operations, &self.api_calls, &self.output] {
             counter.used.set(0);
         }
@@ -163,7 +193,11 @@ impl Budget {
     /// # Errors
     /// If there were too many.
     pub(super) fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
-        if self.api_calls.count() { Ok(()) } else { Err(self.overrun("apiCalls", &format!("{} calls of the API", self.api_calls.limit))) }
+        if self.api_calls.count() {
+            Ok(())
+        } else {
+            Err(self.overrun(Limit::ApiCalls, &format!("{} calls of the API", self.api_calls.limit)))
+        }
     }
 
     /// Counts the bytes of a logged text.
@@ -174,11 +208,11 @@ impl Budget {
         if self.output.add(bytes as u64) {
             return Ok(());
         }
-        Err(self.overrun("output", &format!("{} bytes of output", self.output.limit)))
+        Err(self.overrun(Limit::Output, &format!("{} bytes of output", self.output.limit)))
     }
 
-    fn overrun(&self, limit: &str, what: &str) -> Box<EvalAltResult> {
-        self.end(Ending::Overrun(overrun_text(limit, what)))
+    fn overrun(&self, limit: Limit, what: &str) -> Box<EvalAltResult> {
+        self.end(Ending::Overrun(Overrun::of(limit, what)))
     }
 
     /// Checks that the call may continue.
@@ -204,9 +238,9 @@ impl Budget {
 
     fn late(&self) -> Ending {
         let seconds = seconds(self.time.unwrap_or_default());
-        let text = overrun_text("time", &format!("{seconds} seconds"));
+        let Overrun { limit, text } = Overrun::of(Limit::Time, &format!("{seconds} seconds"));
         let waiting = self.waiting_for.borrow().as_ref().map(|describe| format!("; it was waiting for {}", describe()));
-        Ending::Overrun(text + &waiting.unwrap_or_default())
+        Ending::Overrun(Overrun { limit, text: text + &waiting.unwrap_or_default() })
     }
 
     /// Waits until the call must end.
@@ -242,10 +276,11 @@ impl Budget {
         let operations = self.operations.used.get();
         let here = 0u8;
         if ptr::from_ref(&here).addr() < self.stack_floor.get() {
-            return Tick::End(self.decide(Ending::Overrun(overrun_text("depth", "the stack of a call"))));
+            return Tick::End(self.decide(Ending::Overrun(Overrun::of(Limit::Depth, "the stack of a call"))));
         }
         if !is_allowed {
-            return Tick::End(self.decide(Ending::Overrun(overrun_text("operations", &format!("{} operations", self.operations.limit)))));
+            let what = format!("{} operations", self.operations.limit);
+            return Tick::End(self.decide(Ending::Overrun(Overrun::of(Limit::Operations, &what))));
         }
         if !operations.is_multiple_of(OPERATIONS_PER_LOOK) && self.ending.borrow().is_none() {
             return Tick::GoOn;
@@ -278,8 +313,11 @@ pub(super) enum Tick {
     End(Ending),
 }
 
-fn overrun_text(limit: &str, what: &str) -> String {
-    format!("the call has used up its budget: {what} (limits.{limit})")
+impl Overrun {
+    /// Returns the overrun of a limit; `what` is its value in words.
+    pub(super) fn of(limit: Limit, what: &str) -> Self {
+        Self { limit, text: format!("the call has used up its budget: {what} (limits.{})", limit.as_str()) }
+    }
 }
 
 impl Ending {

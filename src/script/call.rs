@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::declaration::Limit;
 use super::index::IndexEntries;
 use super::subject::Subject;
 use crate::handling::{Candidate, Handler, Lifecycle, Message, Outcome, Policy, Predicate, Reason, Record, Records, Verdict};
@@ -74,6 +75,10 @@ pub struct Returned {
     pub warnings: Vec<String>,
     /// The settings after a startup activity; `None` for other calls.
     pub settings: Option<Value>,
+    /// The operations of the interpreter.
+    pub operations: u64,
+    /// The budget whose overrun has ended the call, if one has.
+    pub overrun: Option<Limit>,
     /// Whether the call was cancelled: the cycle has no conclusion.
     pub is_cancelled: bool,
 }
@@ -94,7 +99,8 @@ impl Returned {
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
         let (entries, warnings, settings) = (None, Vec::new(), None);
-        Self { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled: false }
+        let (operations, overrun, is_cancelled) = (0, None, false);
+        Self { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, operations, overrun, is_cancelled }
     }
 }
 

@@ -131,6 +131,59 @@ pub struct Expression {
     pub is_delay: bool,
 }
 
+/// One of the budgets that end a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The operations of the interpreter.
+    Operations,
+    /// The wall time.
+    Time,
+    /// The size of a value.
+    Memory,
+    /// Nested calls.
+    Depth,
+    /// The length of a string.
+    StringSize,
+    /// The items of an array.
+    ArraySize,
+    /// The entries of a map.
+    MapSize,
+    /// Calls of the API.
+    ApiCalls,
+    /// Logged text.
+    Output,
+}
+
+impl Limit {
+    /// All limits, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::Operations,
+        Self::Time,
+        Self::Memory,
+        Self::Depth,
+        Self::StringSize,
+        Self::ArraySize,
+        Self::MapSize,
+        Self::ApiCalls,
+        Self::Output,
+    ];
+
+    /// Returns the key in manifests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operations => "operations",
+            Self::Time => "time",
+            Self::Memory => "memory",
+            Self::Depth => "depth",
+            Self::StringSize => "stringSize",
+            Self::ArraySize => "arraySize",
+            Self::MapSize => "mapSize",
+            Self::ApiCalls => "apiCalls",
+            Self::Output => "output",
+        }
+    }
+}
+
 /// The budgets of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {

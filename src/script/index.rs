@@ -88,6 +88,11 @@ impl SharedIndex {
         self.index.read().objects()
     }
 
+    /// Returns the number of keys.
+    pub fn keys(&self) -> usize {
+        self.index.read().entries().len()
+    }
+
     /// Returns the content as a JSON object: the values of each key, which is written as JSON if it is not a text.
     pub fn to_value(&self) -> Value {
         let entries = self.entries();

@@ -287,7 +287,8 @@ impl Thread {
         drop(temporary_memo);
         let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
         let settings = is_startup.then(|| execution.outputs.settings.take());
-        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, is_cancelled }
+        let (operations, overrun) = (budget.used_operations(), budget.overrun_limit());
+        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, operations, overrun, is_cancelled }
     }
 
     async fn evaluate<T: 'static>(self: Rc<Self>, job: EvaluateJob<T>, read: fn(&Dynamic) -> Result<T, Failure>) {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use rhai::{EvalAltResult, Position};
 
-use super::budget::Ending;
+use super::budget::{Ending, Overrun};
 use super::convert;
+use super::declaration::Limit;
 use super::receivers;
 use super::script_error::Failure;
 use crate::kit::source::SourcePosition;
@@ -83,13 +84,20 @@ pub(super) fn describe(error: Box<EvalAltResult>, function: &str, source: &str, 
             (value.read_lock::<Failure>().map(|failure| failure.clone()), None, convert::text_of(&value))
         }
         EvalAltResult::ErrorTerminated(token, _) => match token.try_cast::<Ending>() {
-            Some(Ending::Overrun(text)) => (None, Some(Ending::Overrun(text.clone())), text),
+            Some(Ending::Overrun(overrun)) => (None, Some(Ending::Overrun(overrun.clone())), overrun.text),
             Some(ending) => (None, Some(ending), "the call was cancelled".to_owned()),
             None => (None, None, "the call was ended".to_owned()),
         },
+        EvalAltResult::ErrorDataTooLarge(what, _) => of_overrun(too_large(&what)),
+        EvalAltResult::ErrorStackOverflow(_) => of_overrun(Overrun::of(Limit::Depth, "too many nested calls")),
         leaf => (None, None, humanise(leaf)),
     };
     ErrorReport { thrown, ending, text, place, trace }
+}
+
+fn of_overrun(overrun: Overrun) -> (Option<Failure>, Option<Ending>, String) {
+    let text = overrun.text.clone();
+    (None, Some(Ending::Overrun(overrun)), text)
 }
 
 /// Splits the nested errors of calls, the outermost first.
@@ -166,8 +174,6 @@ fn humanise(error: EvalAltResult) -> String {
         EvalAltResult::ErrorVariableNotFound(name, _) => format!("there is no variable `{name}`"),
         EvalAltResult::ErrorFunctionNotFound(signature, _) => no_function(&signature),
         EvalAltResult::ErrorDotExpr(text, _) => no_property(&text),
-        EvalAltResult::ErrorDataTooLarge(what, _) => too_large(&what),
-        EvalAltResult::ErrorStackOverflow(_) => "the call has used up its budget: too many nested calls (limits.depth)".to_owned(),
         EvalAltResult::ErrorArithmetic(text, _) => text,
         EvalAltResult::ErrorMismatchDataType(wanted, actual, _) => {
             format!("{} is needed here, not {}", type_title(&wanted), type_title(&actual))
@@ -183,11 +189,11 @@ fn humanise(error: EvalAltResult) -> String {
 }
 
 /// Rhai names the exceeded size: the length of a string, the size of an array, the number of properties of a map.
-fn too_large(what: &str) -> String {
+fn too_large(what: &str) -> Overrun {
     let what = what.to_lowercase();
-    let limits = [("string", "stringSize"), ("map", "mapSize"), ("array", "arraySize"), ("blob", "arraySize")];
-    let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or("memory", |(_, limit)| limit);
-    format!("the call has used up its budget: {what} is too large (limits.{limit})")
+    let limits = [("string", Limit::StringSize), ("map", Limit::MapSize), ("array", Limit::ArraySize), ("blob", Limit::ArraySize)];
+    let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or(Limit::Memory, |(_, limit)| *limit);
+    Overrun::of(limit, &format!("{what} is too large"))
 }
 
 fn no_function(signature: &str) -> String {

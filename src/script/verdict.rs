@@ -45,7 +45,10 @@ pub(super) fn of_ending(ending: Ending, budget: &Budget, trace: Option<String>) 
             budget.take_unfinished();
             Verdict::Unfinished { delay }
         }
-        Ending::Overrun(text) => failed(text, trace),
+        Ending::Overrun(overrun) => {
+            budget.set_overrun(overrun.limit);
+            failed(overrun.text, trace)
+        }
         Ending::Cancelled => failed("the call was cancelled", None),
     }
 }

@@ -3,12 +3,15 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod scripts;
 mod table;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,7 +19,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-pub use background::ScheduleMetrics;
+pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
+pub use scripts::{IndexMetrics, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
 
 /// The upper bounds of durations in seconds: from a request in memory to a slow handler.
@@ -25,6 +29,8 @@ const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Gauge<f64, AtomicU64>;
 type SecondsTotal = Counter<f64, AtomicU64>;
+/// Updates gauges before they are read. Returns whether it is still of use.
+type Refresh = Box<dyn Fn() -> bool + Send + Sync>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// The metrics of the process. Cheap to clone.
@@ -46,6 +52,7 @@ struct Families {
     waiting: Family<Labels, Gauge>,
     lateness: Histograms,
     last_success: Family<Labels, Seconds>,
+    tasks: Family<Labels, Gauge>,
     cycles: Family<Labels, Counter>,
     requests: Family<Labels, Counter>,
     request_seconds: Histograms,
@@ -53,6 +60,16 @@ struct Families {
     conflicts: Family<Labels, Counter>,
     throttled: Family<Labels, SecondsTotal>,
     logins: Family<Labels, Counter>,
+    index_objects: Family<Labels, Gauge>,
+    index_keys: Family<Labels, Gauge>,
+    operations: Family<Labels, Counter>,
+    overruns: Family<Labels, Counter>,
+    info: Family<Labels, Gauge>,
+    loaded: Family<Labels, Gauge>,
+    loaded_at: Family<Labels, Seconds>,
+    /// The loaded revision of each operator.
+    revisions: Mutex<BTreeMap<String, String>>,
+    refreshes: Mutex<Vec<Refresh>>,
 }
 
 impl Default for Metrics {
@@ -75,6 +92,7 @@ impl Default for Metrics {
             waiting: register(&mut registry, table::WAITING, Family::default()),
             lateness: register(&mut registry, table::LATENESS, histograms()),
             last_success: register(&mut registry, table::LAST_SUCCESS, Family::default()),
+            tasks: register(&mut registry, table::TASKS, Family::default()),
             cycles: register(&mut registry, table::CYCLES, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
             request_seconds: register(&mut registry, table::REQUEST_SECONDS, histograms()),
@@ -82,6 +100,15 @@ impl Default for Metrics {
             conflicts: register(&mut registry, table::CONFLICTS, Family::default()),
             throttled: register(&mut registry, table::THROTTLED, Family::default()),
             logins: register(&mut registry, table::LOGINS, Family::default()),
+            index_objects: register(&mut registry, table::INDEX_OBJECTS, Family::default()),
+            index_keys: register(&mut registry, table::INDEX_KEYS, Family::default()),
+            operations: register(&mut registry, table::OPERATIONS, Family::default()),
+            overruns: register(&mut registry, table::OVERRUNS, Family::default()),
+            info: register(&mut registry, table::INFO, Family::default()),
+            loaded: register(&mut registry, table::LOADED, Family::default()),
+            loaded_at: register(&mut registry, table::LOADED_AT, Family::default()),
+            revisions: Mutex::default(),
+            refreshes: Mutex::default(),
             registry,
         };
         Self(Arc::new(families))
@@ -100,6 +127,7 @@ impl Metrics {
 
     /// Returns all metrics as text.
     pub fn text(&self) -> String {
+        self.refresh();
         let mut text = String::new();
         encode(&mut text, &self.0.registry).expect("a string takes any text");
         text
@@ -348,7 +376,12 @@ mod tests {
         let schedule = operator.schedule("nightly");
         schedule.late(Duration::from_millis(7));
         schedule.succeeded(jiff::Timestamp::from_second(60).unwrap());
+        operator.timer("repair");
         operator.cycle(true);
+        operator.index("by_team").set(3, 2);
+        operator.script("made").ran(70);
+        operator.script("made").overran("time");
+        operator.loaded("abc", jiff::Timestamp::from_second(60).unwrap());
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");
@@ -399,6 +432,11 @@ mod tests {
             "kopfd_timer_lateness_seconds_bucket{le=\"0.01\",operator=\"demo\",handler=\"nightly\"} 1",
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
+            "kopfd_background_tasks{operator=\"demo\",handler=\"repair\",type=\"timer\",state=\"waiting\"} 0",
+            "kopfd_index_objects{operator=\"demo\",index=\"by_team\"} 3",
+            "kopfd_index_keys{operator=\"demo\",index=\"by_team\"} 2",
+            "kopfd_script_operations_total{operator=\"demo\",handler=\"made\"} 70",
+            "kopfd_script_budget_overruns_total{operator=\"demo\",handler=\"made\",limit=\"time\"} 1",
             "kopfd_api_requests_total{operator=\"demo\",verb=\"patch\",resource=\"pods/status\",code=\"409\"} 1",
             "kopfd_api_conflicts_total{operator=\"demo\",resource=\"pods/status\"} 1",
             "kopfd_api_throttled_seconds_total{operator=\"demo\"} 1.5",

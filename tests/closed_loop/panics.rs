@@ -169,6 +169,11 @@ impl EventSink for PanickingSink {
             EngineEvent::PatchSent { .. } => "sent",
             EngineEvent::CycleEnded { .. } => "ended",
             EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } => "activity",
+            EngineEvent::ScheduleStarted { .. }
+            | EngineEvent::ScheduleCalled { .. }
+            | EngineEvent::ScheduleJudged { .. }
+            | EngineEvent::ScheduleGivenUp { .. }
+            | EngineEvent::ScheduleSynced { .. } => "schedule",
         });
         self.0.events().emit(event);
     }

@@ -17,6 +17,7 @@ use kopfd::handling::{Handler, On, Verdict, filter, select};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, BodyFunction, Item, Patch, Reply, Resource, Transform};
 use kopfd::script::{Call, Evaluation, Returned, Stopped, Subject};
+use kopfd::telemetry::OperatorMetrics;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -212,8 +213,12 @@ impl Effects for ScriptedWorld {
 /// Returns the options of the daemons. The timers of the vectors are only selected.
 fn background_options(handlers: &[Arc<Handler>], scripts: &[Script]) -> BackgroundOptions {
     let daemons = handlers.iter().filter(|handler| handler.on == On::Daemon);
-    let options =
-        |handler: &Arc<Handler>| TaskOptions { initial_delay: None, schedule: None, cancellation: scripts[handler.target].cancellation };
+    let options = |handler: &Arc<Handler>| TaskOptions {
+        initial_delay: None,
+        schedule: None,
+        cancellation: scripts[handler.target].cancellation,
+        metrics: Arc::new(OperatorMetrics::default().daemon(&handler.id)),
+    };
     BackgroundOptions {
         tasks: daemons.map(|handler| (handler.target, Arc::new(options(handler)))).collect(),
         instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },

@@ -10,6 +10,8 @@ use crate::handling::timer::Schedule;
 use crate::kit::Stop;
 use crate::manifest::operator::{Daemon, Delay, Timer};
 use crate::manifest::settings::Settings;
+use crate::telemetry::OperatorMetrics;
+use crate::telemetry::metrics::TaskMetrics;
 
 /// Time in which a stopped task may end at once, besides the turns of the scheduler: scripts run on other threads.
 const GRACE: Duration = Duration::from_millis(10);
@@ -39,6 +41,8 @@ pub struct TaskOptions {
     pub schedule: Option<Schedule>,
     /// The time limits of a stop.
     pub cancellation: Cancellation,
+    /// Its metrics.
+    pub metrics: Arc<TaskMetrics>,
 }
 
 /// The wait for a stopped task that ends at once, so that its object needs no further cycle.
@@ -54,13 +58,14 @@ pub struct InstantExit {
 
 impl BackgroundOptions {
     /// Returns the options of an operator's declarations.
-    pub fn of(timers: &[Timer], daemons: &[Daemon], settings: &Settings) -> Self {
+    pub fn of(timers: &[Timer], daemons: &[Daemon], settings: &Settings, metrics: &OperatorMetrics) -> Self {
         let background = &settings.background;
         let polling = background.cancellation_polling;
         let of_timer = |timer: &Timer| TaskOptions {
             initial_delay: timer.initial_delay,
             schedule: Some(Schedule { rhythm: timer.rhythm.clone(), idle: timer.idle }),
             cancellation: Cancellation { backoff: None, timeout: None, polling },
+            metrics: Arc::new(metrics.timer(&timer.handler.id)),
         };
         let of_daemon = |daemon: &Daemon| TaskOptions {
             initial_delay: daemon.initial_delay,
@@ -70,6 +75,7 @@ impl BackgroundOptions {
                 timeout: daemon.cancellation_timeout,
                 polling: daemon.cancellation_polling.unwrap_or(polling),
             },
+            metrics: Arc::new(metrics.daemon(&daemon.handler.id)),
         };
         let timers = timers.iter().map(|timer| (timer.handler.target, Arc::new(of_timer(timer))));
         let daemons = daemons.iter().map(|daemon| (daemon.handler.target, Arc::new(of_daemon(daemon))));

@@ -14,6 +14,7 @@ use crate::handling::Handler;
 use crate::handling::spawning::{self, Cancellation, Stage, Step, StopReason};
 use crate::kit::Stop;
 use crate::script::{LiveBody, StopFlag, Stopped};
+use crate::telemetry::metrics::TaskGauge;
 
 /// A running task.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct RunningTask {
     is_concluding: AtomicBool,
     /// The span of its log lines.
     pub span: Span,
+    /// Counts its state.
+    pub gauge: TaskGauge,
     live: Arc<LiveBody>,
     limits: StopLimits,
     events: EventStream,
@@ -47,6 +50,15 @@ pub(super) struct StopLimits {
     pub ends: Arc<AtomicU64>,
 }
 
+/// Where a task reports its states.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// The events of the operator.
+    pub events: EventStream,
+    /// The gauge of the task.
+    pub gauge: TaskGauge,
+}
+
 /// The progress of a stop.
 #[derive(Debug, Clone, Copy)]
 struct Stopping {
@@ -56,10 +68,11 @@ struct Stopping {
 
 impl RunningTask {
     /// Returns a task that begins.
-    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, events: EventStream, span: Span) -> Arc<Self> {
+    pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
+        let Reports { events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let (is_concluding, stopping) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { handler, stopped, cancelled, ended, is_concluding, span, live, limits, events, stopping })
+        Arc::new(Self { handler, stopped, cancelled, ended, is_concluding, span, gauge, live, limits, events, stopping })
     }
 
     /// Notes whether the function has ended on its own, and only its last patch is being sent.
@@ -127,6 +140,7 @@ impl RunningTask {
     }
 
     fn emit(&self, stage: Stage) {
+        self.gauge.stopping(stage == Stage::Abandoned);
         let (body, handler) = (&self.live.get(), &*self.handler);
         self.span.in_scope(|| self.events.emit(&EngineEvent::TaskStopping { body, handler, stage }));
     }

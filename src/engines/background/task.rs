@@ -140,6 +140,7 @@ impl<W: Effects> Task<W> {
         let mut phase = schedule.first(self.now());
         while !self.is_stopped() {
             let changed_at = changes.borrow_and_update().saturating_duration_since(self.parts.origin);
+            let phase_before = phase;
             let (entered, step) = schedule.next(phase, self.now(), changed_at);
             if entered == Phase::Quiet && phase != Phase::Quiet && (self.record.is_finished() || self.record.retries == 0) {
                 self.record = self.fresh_record();
@@ -154,7 +155,9 @@ impl<W: Effects> Task<W> {
                     _ = changes.changed() => {}
                 },
                 Step::Call => {
-                    let began = self.now().elapsed;
+                    let now = self.now();
+                    self.parts.options.metrics.late(schedule.lateness(phase_before, now, changed_at));
+                    let began = now.elapsed;
                     let retry = match self.attempt_safely().await {
                         Attempted::Finished => None,
                         Attempted::Retry(delay) => Some(delay),
@@ -243,10 +246,12 @@ impl<W: Effects> Task<W> {
             stop: running.cancelled.clone(),
             span: running.span.clone(),
         };
+        running.gauge.calling(true);
         world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
         let called = AssertUnwindSafe(world.call(handler, call)).catch_unwind().await;
         let returned = called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()));
         world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
+        running.gauge.calling(false);
         returned
     }
 

@@ -16,6 +16,7 @@ use crate::handling::{Change, On, SpawningHandlers, Verdict};
 use crate::kit::Clock;
 use crate::object::{Body, BodyFunction, Patch, Reply, Resource, Transform};
 use crate::script::{Call, Evaluation, Object, Returned};
+use crate::telemetry::OperatorMetrics;
 
 /// What a call does.
 #[derive(Debug, Clone)]
@@ -74,8 +75,9 @@ impl World {
         });
         let pause = Duration::from_mins(1);
         let schedule = (on == On::Timer).then_some(Schedule { rhythm: Rhythm::Interval { pause, is_sharp: false }, idle: None });
+        let metrics = Arc::new(OperatorMetrics::default().timer("t"));
         let options = BackgroundOptions {
-            tasks: HashMap::from([(0, Arc::new(TaskOptions { initial_delay: None, schedule, cancellation }))]),
+            tasks: HashMap::from([(0, Arc::new(TaskOptions { initial_delay: None, schedule, cancellation, metrics }))]),
             instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
             default_backoff: Duration::from_secs(5),
             error_delays: [1, 2].map(Duration::from_secs).into(),

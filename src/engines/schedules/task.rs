@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::ScheduleContext;
+use super::context::ScheduleContext;
 use crate::cluster::Error;
 use crate::engines::events::EngineEvent;
 use crate::handling::progress::time_between;

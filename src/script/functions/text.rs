@@ -1,17 +1,14 @@
 //! Texts in other forms: `yaml::`, `json::`, `base64::`, `sha256`, and `quantity`.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
-use sha2::{Digest, Sha256};
 
 use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
-use crate::script::convert;
 use crate::script::script_error::Failure;
+use crate::script::{convert, digest};
 
 type Thrown = Box<EvalAltResult>;
 
@@ -90,11 +87,7 @@ fn base64_decode(given: &Dynamic) -> Result<Dynamic, Thrown> {
 
 /// `sha256(text)`: the digest of the text's bytes, as 64 hexadecimal digits.
 fn sha256(given: &Dynamic) -> Result<String, Thrown> {
-    let digest = Sha256::digest(text("sha256", "the value", given)?.as_bytes());
-    Ok(digest.iter().fold(String::with_capacity(64), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    }))
+    Ok(digest::sha256([&*text("sha256", "the value", given)?]))
 }
 
 /// `quantity(text)`: the number of a quantity such as `500Mi` or `100m`; an integer if possible, else a float.

@@ -85,6 +85,11 @@ pub(super) const LAST_SUCCESS: Description = gauge(
     &["operator", "handler"],
     "Time of the last successful run of a schedule, in seconds since 1970",
 );
+pub(super) const TASKS: Description = gauge(
+    "kopfd_background_tasks",
+    &["operator", "handler", "type", "state"],
+    "Tasks of timers and daemons, one for each object, by state: waiting, calling, stopping, abandoned",
+);
 pub(super) const CYCLES: Description =
     counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
 
@@ -106,8 +111,26 @@ pub(super) const THROTTLED: Description =
     counter("kopfd_api_throttled_seconds_total", &["operator"], "Time waited because the API server asked for it (429)");
 pub(super) const LOGINS: Description = counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
 
+pub(super) const INDEX_OBJECTS: Description = gauge("kopfd_index_objects", &["operator", "index"], "Objects with entries in an index");
+pub(super) const INDEX_KEYS: Description = gauge("kopfd_index_keys", &["operator", "index"], "Keys of an index");
+
+pub(super) const OPERATIONS: Description =
+    counter("kopfd_script_operations_total", &["operator", "handler"], "Steps of the interpreter in calls that have ended");
+pub(super) const OVERRUNS: Description = counter(
+    "kopfd_script_budget_overruns_total",
+    &["operator", "handler", "limit"],
+    "Calls ended because a budget was used up, by the limit: operations, time, memory, depth, stringSize, arraySize, mapSize, apiCalls, output",
+);
+
+pub(super) const INFO: Description =
+    gauge("kopfd_operator_info", &["operator", "revision"], "Always 1; the revision is a digest of the manifest and the scripts");
+pub(super) const LOADED: Description =
+    gauge("kopfd_config_last_load_successful", &["operator"], "1 if the manifest and the scripts were loaded at the last attempt, else 0");
+pub(super) const LOADED_AT: Description =
+    gauge("kopfd_config_last_load_timestamp_seconds", &["operator"], "Time of the last successful load, in seconds since 1970");
+
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 21] = [
+pub const TABLE: [Description; 29] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -122,6 +145,7 @@ pub const TABLE: [Description; 21] = [
     WAITING,
     LATENESS,
     LAST_SUCCESS,
+    TASKS,
     CYCLES,
     REQUESTS,
     REQUEST_SECONDS,
@@ -129,4 +153,11 @@ pub const TABLE: [Description; 21] = [
     CONFLICTS,
     THROTTLED,
     LOGINS,
+    INDEX_OBJECTS,
+    INDEX_KEYS,
+    OPERATIONS,
+    OVERRUNS,
+    INFO,
+    LOADED,
+    LOADED_AT,
 ];

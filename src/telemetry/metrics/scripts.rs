@@ -1,0 +1,139 @@
+//! The metrics of scripts, indexes, and the loaded revision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::{Metrics, OperatorMetrics, labels, table};
+
+/// The metrics of the calls of one handler.
+#[derive(Debug, Clone)]
+pub struct ScriptMetrics {
+    operator: OperatorMetrics,
+    handler: Arc<str>,
+    operations: Counter,
+}
+
+/// The metrics of one index.
+#[derive(Debug, Clone)]
+pub struct IndexMetrics {
+    objects: Gauge,
+    keys: Gauge,
+}
+
+impl Metrics {
+    /// Adds a function that updates gauges before they are read, until it returns false: for what would cost more to count at each change.
+    pub fn refreshed_by(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.refreshes.lock().push(Box::new(refresh));
+    }
+
+    pub(super) fn refresh(&self) {
+        self.0.refreshes.lock().retain(|refresh| refresh());
+    }
+}
+
+impl OperatorMetrics {
+    /// Returns the metrics of the calls of a handler.
+    pub fn script(&self, handler: &str) -> ScriptMetrics {
+        let operations = self.metrics.0.operations.get_or_create_owned(&labels(table::OPERATIONS, [&self.operator, handler]));
+        ScriptMetrics { operator: self.clone(), handler: Arc::from(handler), operations }
+    }
+
+    /// Returns the metrics of an index.
+    pub fn index(&self, index: &str) -> IndexMetrics {
+        let families = &self.metrics.0;
+        let both = |description| labels(description, [&*self.operator, index]);
+        IndexMetrics {
+            objects: families.index_objects.get_or_create_owned(&both(table::INDEX_OBJECTS)),
+            keys: families.index_keys.get_or_create_owned(&both(table::INDEX_KEYS)),
+        }
+    }
+
+    /// Records that a revision of the operator was loaded.
+    pub fn loaded(&self, revision: &str, at: Timestamp) {
+        let families = &self.metrics.0;
+        let earlier = families.revisions.lock().insert(self.operator.to_string(), revision.to_owned());
+        if let Some(earlier) = earlier.filter(|earlier| earlier != revision) {
+            families.info.remove(&labels(table::INFO, [&self.operator, &earlier]));
+        }
+        families.info.get_or_create(&labels(table::INFO, [&self.operator, revision])).set(1);
+        let seconds: Duration = at.as_duration().try_into().unwrap_or_default();
+        families.loaded_at.get_or_create(&labels(table::LOADED_AT, [&*self.operator])).set(seconds.as_secs_f64());
+        self.set_loaded(true);
+    }
+
+    /// Records that the last load has failed.
+    pub fn load_failed(&self) {
+        self.set_loaded(false);
+    }
+
+    fn set_loaded(&self, is_loaded: bool) {
+        self.metrics.0.loaded.get_or_create(&labels(table::LOADED, [&*self.operator])).set(i64::from(is_loaded));
+    }
+}
+
+impl ScriptMetrics {
+    /// Counts the operations of a call.
+    pub fn ran(&self, operations: u64) {
+        self.operations.inc_by(operations);
+    }
+
+    /// Counts a call that has used up a budget.
+    pub fn overran(&self, limit: &str) {
+        let labels = labels(table::OVERRUNS, [&*self.operator.operator, &self.handler, limit]);
+        self.operator.metrics.0.overruns.get_or_create(&labels).inc();
+    }
+}
+
+impl IndexMetrics {
+    /// Sets the size of the index.
+    pub fn set(&self, objects: usize, keys: usize) {
+        self.objects.set(objects as i64);
+        self.keys.set(keys as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_are_updated_when_they_are_read_as_long_as_they_are_of_use() {
+        let metrics = Metrics::default();
+        let index = metrics.operator("demo").index("by_team");
+        let source = Arc::new(parking_lot::Mutex::new(0));
+        let weak = Arc::downgrade(&source);
+        metrics.refreshed_by(move || {
+            let Some(source) = weak.upgrade() else { return false };
+            *source.lock() += 1;
+            index.set(*source.lock(), 7);
+            true
+        });
+        let line = |count: usize| format!("kopfd_index_objects{{operator=\"demo\",index=\"by_team\"}} {count}\n");
+        assert!(metrics.text().contains(&line(1)));
+        assert!(metrics.text().contains(&line(2)));
+        drop(source);
+        assert!(metrics.text().contains(&line(2)));
+        assert!(metrics.0.refreshes.lock().is_empty());
+    }
+
+    #[test]
+    fn a_new_revision_replaces_the_one_before() {
+        let metrics = Metrics::default();
+        let operator = metrics.operator("demo");
+        operator.loaded("one", Timestamp::from_second(60).unwrap());
+        metrics.operator("other").loaded("one", Timestamp::from_second(60).unwrap());
+        operator.load_failed();
+        assert!(metrics.text().contains("kopfd_config_last_load_successful{operator=\"demo\"} 0\n"));
+        operator.loaded("two", Timestamp::from_second(70).unwrap());
+        let text = metrics.text();
+        let infos: Vec<&str> = text.lines().filter(|line| line.starts_with("kopfd_operator_info{")).collect();
+        assert_eq!(infos.len(), 2);
+        assert!(infos.contains(&"kopfd_operator_info{operator=\"demo\",revision=\"two\"} 1"));
+        assert!(text.contains("kopfd_config_last_load_successful{operator=\"demo\"} 1\n"));
+        assert!(text.contains("kopfd_config_last_load_timestamp_seconds{operator=\"demo\"} 70.0\n"));
+    }
+}
