@@ -128,7 +128,7 @@ mod tests {
     }
 
     async fn waited_with(settings: &Settings, ends_after: u64, others: u32) -> u128 {
-        let exit = BackgroundOptions::of(&[], &[], settings).instant_exit;
+        let exit = BackgroundOptions::of(&[], &[], settings, &OperatorMetrics::default()).instant_exit;
         let (ended, ends, began) = (Stop::new(), AtomicU64::new(0), Instant::now());
         let others = async {
             for _ in 0..others {
