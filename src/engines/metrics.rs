@@ -112,6 +112,9 @@ impl EventSink for MetricsSink {
                     true
                 });
             }
+            EngineEvent::TaskEnded { body, handler, .. } => {
+                self.changed(&mut self.state.lock(), uid(body), |waiting| waiting.remove(&handler.id));
+            }
             EngineEvent::CycleEnded { error, .. } => self.metrics.cycle(error.is_some()),
             _ => {}
         }
@@ -209,6 +212,15 @@ mod tests {
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
         let gone = EngineEvent::ObjectSeen { body: &body("2"), event_kind: EventKind::Deleted, consistency_in: None };
         scene.sink.accept(&gone);
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_has_ended_waits_for_nothing() {
+        let scene = Scene { handler: Handler::simple("made", On::Timer), ..Scene::new() };
+        scene.attempt("1", 0, retried()).await;
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        scene.sink.accept(&EngineEvent::TaskEnded { body: &body("1"), handler: &scene.handler, is_requested: true });
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
     }
 }

@@ -317,7 +317,7 @@ impl<W: Effects> Worker<W> {
         }
         self.await_throttling(&mut retry_state).await;
         let seen = body.clone();
-        let (mut version, mut echo) = (None, None);
+        let (mut version, mut echo, mut has_succeeded) = (None, None, false);
         if retry_state.throttle.active_until().is_none() {
             let cycle = Cycle {
                 world: &*self.world,
@@ -341,6 +341,7 @@ impl<W: Effects> Worker<W> {
             match ended.map(|ended| ended.result) {
                 Ok(Ok(sent)) => {
                     retry_state.throttle.succeed();
+                    has_succeeded = true;
                     self.report_cycle(&seen, None);
                     retry_state.remaining = sent.remaining;
                     version = sent.version;
@@ -358,7 +359,9 @@ impl<W: Effects> Worker<W> {
         }
         if event_kind == EventKind::Deleted {
             // A deleted object has nothing left to finish.
-            self.report_cycle(&seen, None);
+            if !has_succeeded {
+                self.report_cycle(&seen, None);
+            }
             self.world.forget(&self.memo);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
