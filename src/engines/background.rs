@@ -27,7 +27,7 @@ use crate::handling::spawning::{self, BackgroundDemand, RunningTasks, StopReason
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
 use crate::object::EventKind;
-use crate::script::{LiveBody, Stopped, Subject};
+use crate::script::{LiveBody, Object, Stopped, Subject};
 use crate::telemetry::object_span;
 
 use object::ObjectTasks;
@@ -94,7 +94,8 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let view = View { body: &event.object.body, change: None };
         let subject = || {
             let live = LiveBody::new(event.object.body.clone());
-            Subject::Background { object: event.object.clone(), live, stopped: Stopped::default() }
+            let Object { resource, memo, .. } = event.object;
+            Subject::Background { resource: Arc::clone(resource), live, memo: Arc::clone(memo), stopped: Stopped::default() }
         };
         let decide = |answers: &Answers| {
             let (running, ended) = object.ids(event.object.body.is_deleting());

@@ -175,13 +175,13 @@ impl Context {
     }
 
     /// Returns the object that is handled.
-    pub(super) fn body(&self) -> Option<&Body> {
+    pub(super) fn body(&self) -> Option<Body> {
         self.subject().and_then(Subject::body)
     }
 
     /// Returns the namespace of the object that is handled.
-    pub(super) fn namespace(&self) -> Option<&str> {
-        self.body().and_then(Body::namespace)
+    pub(super) fn namespace(&self) -> Option<String> {
+        self.body().and_then(|body| body.namespace().map(str::to_owned))
     }
 
     /// Returns the clock.

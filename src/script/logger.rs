@@ -56,7 +56,7 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
 pub(super) fn post(environment: &Environment, subject: &Subject, level: Level, text: &str) {
     let Some(api) = environment.api.as_ref().filter(|api| api.posts_logs()) else { return };
     if let Some(body) = subject.body().filter(|_| subject.posts_logs()) {
-        api.post_log(body, level, text);
+        api.post_log(&body, level, text);
     }
 }
 

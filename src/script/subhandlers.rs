@@ -231,7 +231,7 @@ impl Running {
     /// Selects the sub-handlers that take part, and evaluates the expressions of their filters.
     fn select(&self) -> Result<Vec<&Handler>, Box<EvalAltResult>> {
         let body = self.subject.body().expect("only handlers of changes have sub-handlers");
-        let view = View { body, change: self.subject.change().map(AsRef::as_ref) };
+        let view = View { body: &body, change: self.subject.change().map(AsRef::as_ref) };
         let mut answers = Answers::default();
         loop {
             let questions = match subhandling::select(&self.handlers, view, &answers) {

@@ -44,12 +44,14 @@ pub enum Subject {
         /// The object.
         object: Object,
     },
-    /// A timer or a daemon.
+    /// A timer or a daemon. It holds no state of the object but the newest one: thousands of daemons wait for days.
     Background {
-        /// The object at the start of the call.
-        object: Object,
+        /// The kind.
+        resource: Arc<Resource>,
         /// The newest state of the object.
         live: Arc<LiveBody>,
+        /// The key of the object's memo, which all calls of the object share.
+        memo: Arc<str>,
         /// Asks the function to stop.
         stopped: Stopped,
     },
@@ -176,32 +178,33 @@ impl LiveBody {
 }
 
 impl Subject {
-    /// Returns the object of the call. Activities and schedules concern the operator, conversions have no object with a memo.
+    /// Returns the object at the start of the call. Activities and schedules concern the operator, conversions have no object with a memo,
+    /// and timers and daemons follow their object.
     pub fn object(&self) -> Option<&Object> {
         match self {
             Self::Change { object, .. }
             | Self::Event { object, .. }
             | Self::Index { object }
             | Self::Related { object }
-            | Self::Background { object, .. }
             | Self::Review { object, .. }
             | Self::Reconcile { object, .. } => Some(object),
-            Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } => None,
+            Self::Background { .. } | Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } => None,
         }
     }
 
-    /// Returns the body of the object at the start of the call.
-    pub fn body(&self) -> Option<&Body> {
+    /// Returns the body of the object at the start of the call; for timers and daemons, the newest one.
+    pub fn body(&self) -> Option<Body> {
         match self {
-            Self::Conversion { body, .. } => Some(body),
-            other => other.object().map(|object| &object.body),
+            Self::Conversion { body, .. } => Some(body.clone()),
+            Self::Background { live, .. } => Some(live.get()),
+            other => other.object().map(|object| object.body.clone()),
         }
     }
 
     /// Returns the kind of the object.
     pub fn resource(&self) -> Option<&Arc<Resource>> {
         match self {
-            Self::Conversion { resource, .. } => Some(resource),
+            Self::Conversion { resource, .. } | Self::Background { resource, .. } => Some(resource),
             other => other.object().map(|object| &object.resource),
         }
     }
@@ -256,6 +259,7 @@ impl Subject {
         match self {
             Self::Conversion { .. } => None,
             Self::Activity { .. } | Self::Schedule { .. } => Some(Arc::from(OPERATOR)),
+            Self::Background { memo, .. } => Some(Arc::clone(memo)),
             other => other.object().map(|object| Arc::clone(&object.memo)),
         }
     }
@@ -311,8 +315,8 @@ mod tests {
     #[test]
     fn calls_of_one_object_take_turns_whatever_they_are_for() {
         let change = Subject::Change { object: object("1"), reason: Reason::Create, change: Arc::default() };
-        let live = LiveBody::new(object("1").body);
-        let background = Subject::Background { object: object("1"), live, stopped: Stopped::default() };
+        let Object { resource, body, memo } = object("1");
+        let background = Subject::Background { resource, live: LiveBody::new(body), memo, stopped: Stopped::default() };
         assert_eq!(change.turn(), background.turn());
         assert_ne!(change.turn(), Subject::Index { object: object("2") }.turn());
     }

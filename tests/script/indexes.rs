@@ -7,7 +7,7 @@ use kopfd::handling::index::Member;
 use kopfd::handling::index_key::Key;
 use kopfd::handling::{Candidate, Verdict};
 use kopfd::object::Body;
-use kopfd::script::{BindingKind, Limits, LiveBody, Plain, Returned, Stopped, Subject};
+use kopfd::script::{BindingKind, Limits, LiveBody, Object, Plain, Returned, Stopped, Subject};
 use serde_json::{Value, json};
 
 use super::endings::returned;
@@ -285,7 +285,8 @@ fn a_deadlock_of_daemons_is_an_error_at_once() {
             let mut object = world.object(name);
             object.body = Body::from(json!({"kind": "Example", "metadata": {"name": name}}));
             let live = LiveBody::new(object.body.clone());
-            world.call_for(0, Subject::Background { object, live, stopped: Stopped::default() })
+            let Object { resource, memo, .. } = object;
+            world.call_for(0, Subject::Background { resource, live, memo, stopped: Stopped::default() })
         };
         let (one, other) = tokio::join!(daemon("a"), daemon("b"));
         [one.verdict, other.verdict]

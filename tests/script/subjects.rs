@@ -8,7 +8,7 @@ use kopfd::handling::{Change, Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
-use kopfd::script::{BindingKind, Fibers, LiveBody, Options, Returned, StopFlag, Stopped, Subject, Threads};
+use kopfd::script::{BindingKind, Fibers, LiveBody, Object, Options, Returned, StopFlag, Stopped, Subject, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, START, World, in_virtual_time, object};
@@ -50,7 +50,10 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
         BindingKind::Event => Subject::Event { object, event_kind: EventKind::Modified },
         BindingKind::Index => Subject::Index { object },
         BindingKind::Map => Subject::Related { object },
-        BindingKind::Timer | BindingKind::Daemon => Subject::Background { object, live, stopped },
+        BindingKind::Timer | BindingKind::Daemon => {
+            let Object { resource, memo, .. } = object;
+            Subject::Background { resource, live, memo, stopped }
+        }
         BindingKind::Validate | BindingKind::Mutate => {
             let change = Change::between(Some(json!({"spec": {"size": 1}})), Some(world.body.clone()));
             Subject::Review { object, change: Arc::new(change), request: request("UPDATE") }
@@ -188,13 +191,32 @@ fn running_functions_see_the_newest_object_and_keep_what_they_took_out() {
 }
 
 #[test]
+fn functions_about_the_handled_object_use_its_newest_state_in_a_daemon() {
+    let found = in_virtual_time(async {
+        let world = Operator::new("").runs_for(BindingKind::Daemon, "sleep(2); return label(#{ kind: \"Pod\" }).metadata.labels;").start().await;
+        let Object { resource, body, memo } = world.object("u-1");
+        let live = LiveBody::new(body);
+        let called = Subject::Background { resource, live: Arc::clone(&live), memo, stopped: Stopped::default() };
+        let change = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let mut newer = object();
+            newer["metadata"]["labels"] = json!({"new": "yes"});
+            live.set(Body::from(newer));
+        };
+        tokio::join!(world.call_for(0, called), change).0
+    });
+    assert_eq!(result(found), json!({"new": "yes"}));
+}
+
+#[test]
 fn a_running_function_waits_for_its_stop_and_learns_the_reasons() {
     let text = "let first = stopped.wait(1); let second = stopped.wait(); return [first, second, stopped.is_set(), stopped.reason];";
     let found = in_virtual_time(async {
         let world = Operator::new("").runs_for(BindingKind::Daemon, text).start().await;
         let (object, stopped) = (world.object("u-1"), Stopped::default());
         let live = LiveBody::new(object.body.clone());
-        let called = Subject::Background { object, live, stopped: stopped.clone() };
+        let Object { resource, memo, .. } = object;
+        let called = Subject::Background { resource, live, memo, stopped: stopped.clone() };
         let stop = async {
             tokio::time::sleep(Duration::from_secs(5)).await;
             stopped.raise(StopFlag::ResourceDeleted);
@@ -215,7 +237,8 @@ fn daemons_leave_fibers_to_the_calls_that_end() {
         let daemons: Vec<_> = (0..5).map(|number| (world.object(&format!("u-{number}")), Stopped::default())).collect();
         let running = daemons.iter().map(|(object, stopped)| {
             let live = LiveBody::new(object.body.clone());
-            world.call_for(0, Subject::Background { object: object.clone(), live, stopped: stopped.clone() })
+            let Object { resource, memo, .. } = object.clone();
+            world.call_for(0, Subject::Background { resource, live, memo, stopped: stopped.clone() })
         });
         let others = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -23,7 +23,7 @@ use crate::kit::errors::chain;
 use crate::kit::tasks::panic_text;
 use crate::manifest::operator::Delay;
 use crate::object::Patch;
-use crate::script::{Call, LiveBody, Object, Returned, StopFlag, Subject};
+use crate::script::{Call, LiveBody, Returned, StopFlag, Subject};
 
 /// The pause after a failed patch, if the settings have none.
 const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);
@@ -321,9 +321,8 @@ impl<W: Effects> Task<W> {
 
     fn subject(&self) -> Subject {
         let Parts { object, running, live, .. } = &self.parts;
-        let resource = object.resource();
-        let object = Object { resource, body: live.get(), memo: Arc::clone(&object.memo) };
-        Subject::Background { object, live: Arc::clone(live), stopped: running.stopped.clone() }
+        let memo = Arc::clone(&object.memo);
+        Subject::Background { resource: object.resource(), live: Arc::clone(live), memo, stopped: running.stopped.clone() }
     }
 
     fn fresh_record(&self) -> Record {

@@ -7,6 +7,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 use serde_json::Value;
 
 use super::options::{Options, json};
+use crate::object::Body;
 use crate::object::hierarchy::{self, Adoption, Error, Nested, Reference};
 use crate::script::context::Context;
 use crate::script::convert;
@@ -86,7 +87,7 @@ fn remove_owner(context: &Context, objects: Value, options: &Options) -> Result<
 /// kept.
 fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let labels = match options.value("labels") {
-        None => hierarchy::labels_of(handled(context, "labels").map_err(thrown)?).map_err(thrown)?,
+        None => hierarchy::labels_of(&*handled(context, "labels").map_err(thrown)?).map_err(thrown)?,
         Some(Value::Object(labels)) => labels.clone(),
         Some(_) => return Err(options.wrong("labels", "a map")),
     };
@@ -97,10 +98,10 @@ fn label(context: &Context, objects: Value, options: &Options) -> Result<Value, 
 /// of the handled object.
 fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let name = match options.value("name") {
-        None => &handled(context, "name").map_err(thrown)?["metadata"]["name"],
-        Some(name) => name,
+        None => handled(context, "name").map_err(thrown)?["metadata"]["name"].clone(),
+        Some(name) => name.clone(),
     };
-    let name = match name {
+    let name = match &name {
         Value::String(name) => name,
         Value::Null => return Err(thrown(Error::NoName)),
         _ => return Err(options.wrong("name", "a text")),
@@ -111,23 +112,23 @@ fn harmonize_naming(context: &Context, objects: Value, options: &Options) -> Res
 /// `adjust_namespace(objects, #{namespace, forced})`: sets a namespace if there is none; by default that of the handled object.
 fn adjust_namespace(context: &Context, objects: Value, options: &Options) -> Result<Value, Thrown> {
     let namespace = match options.value("namespace") {
-        None => handled(context, "namespace").map_err(thrown)?["metadata"]["namespace"].as_str(),
-        Some(_) => options.text("namespace")?,
+        None => handled(context, "namespace").map_err(thrown)?.namespace().map(str::to_owned),
+        Some(_) => options.text("namespace")?.map(str::to_owned),
     };
-    hierarchy::adjust_namespace(objects, namespace, options.switch("forced", false)?).map_err(thrown)
+    hierarchy::adjust_namespace(objects, namespace.as_deref(), options.switch("forced", false)?).map_err(thrown)
 }
 
 fn owned(context: &Context, options: &Options, change: impl FnOnce(&Value) -> Result<Value, Error>) -> Result<Value, Thrown> {
     let owner = match options.value("owner") {
-        None | Some(Value::Null) => handled(context, "owner").map_err(thrown)?,
+        None | Some(Value::Null) => return change(&*handled(context, "owner").map_err(thrown)?).map_err(thrown),
         Some(owner) if owner.is_object() => owner,
         Some(_) => return Err(options.wrong("owner", "an object")),
     };
     change(owner).map_err(thrown)
 }
 
-fn handled<'a>(context: &'a Context, what: &'static str) -> Result<&'a Value, Error> {
-    context.body().map(|body| &**body).ok_or(Error::NothingHandled(what))
+fn handled(context: &Context, what: &'static str) -> Result<Body, Error> {
+    context.body().ok_or(Error::NothingHandled(what))
 }
 
 fn nested(options: &Options) -> Result<Nested, Thrown> {

@@ -57,7 +57,7 @@ fn post(native: &Native<'_>, objects: Option<&Dynamic>, texts: [Dynamic; 3], lev
 }
 
 fn handled(context: &Context, function: &str) -> Result<Value, Thrown> {
-    let body = context.body().map(|body| (**body).clone());
+    let body = context.body().map(|body| (*body).clone());
     body.ok_or_else(|| Failure::argument(format!("`{function}`: no object is handled here: name the object as the first argument")).into())
 }
 

@@ -67,7 +67,7 @@ impl Target {
             (false, None) => Ok(self),
             (false, Some(_)) => Err(Failure::argument(format!("`{function}`: objects of the kind {kind} have no namespace")).into()),
             (true, given) => {
-                let namespace = given.or_else(|| context.namespace().map(str::to_owned)).filter(|namespace| !namespace.is_empty());
+                let namespace = given.or_else(|| context.namespace()).filter(|namespace| !namespace.is_empty());
                 let missing = || Failure::argument(format!("`{function}`: objects of the kind {kind} need a namespace"));
                 Ok(Self { namespace: Some(namespace.ok_or_else(missing)?), ..self })
             }

@@ -104,7 +104,7 @@ fn title(native: &NativeCallContext<'_>, context: &Context) -> String {
     match context.body() {
         Some(body) => {
             let kind = body.get("kind").and_then(serde_json::Value::as_str).unwrap_or("object");
-            format!("{place} for {kind} {}", ObjectKey::of(body))
+            format!("{place} for {kind} {}", ObjectKey::of(&body))
         }
         None => place,
     }
