@@ -193,7 +193,8 @@ fn running_functions_see_the_newest_object_and_keep_what_they_took_out() {
 #[test]
 fn functions_about_the_handled_object_use_its_newest_state_in_a_daemon() {
     let found = in_virtual_time(async {
-        let world = Operator::new("").runs_for(BindingKind::Daemon, "sleep(2); return label(#{ kind: \"Pod\" }).metadata.labels;").start().await;
+        let world =
+            Operator::new("").runs_for(BindingKind::Daemon, "sleep(2); return label(#{ kind: \"Pod\" }).metadata.labels;").start().await;
         let Object { resource, body, memo } = world.object("u-1");
         let live = LiveBody::new(body);
         let called = Subject::Background { resource, live: Arc::clone(&live), memo, stopped: Stopped::default() };
