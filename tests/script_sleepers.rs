@@ -170,7 +170,8 @@ fn a_spinning_script_delays_neither_the_other_thread_nor_other_tasks_nor_watches
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let main = "fn spin() { loop {} } fn ready() { return 1; }";
-        let limits = Limits { operations: 3_000_000, ..Limits::default() };
+        // Long enough for many calls and events, however fast the interpreter is.
+        let limits = Limits { operations: u64::MAX, time: Some(Duration::from_secs(1)), ..Limits::default() };
         let operator = Operator::new(main).binds("spin", limits).binds("ready", Limits::default());
         let world = Arc::new(operator.start_on(Threads::Own(2)).await.unwrap());
         let [here, there] = on_two_threads();
