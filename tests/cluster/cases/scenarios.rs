@@ -201,6 +201,7 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
         }
         if let StepAction::Restart(downtime) | StepAction::Kill(downtime) = &step.action {
             found.extend(downtime.meanwhile.iter().filter_map(obstacle_of));
+            found.extend((downtime.duration > SOON).then_some(Obstacle::Time));
         }
         is_at_rest = matches!(step.action, StepAction::Settle { .. } | StepAction::Expect(_));
     }
@@ -217,13 +218,22 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
 }
 
 fn is_observed(expectation: &Expectation) -> bool {
-    let Expectation { background, requests, indexes, exit, probes, .. } = expectation;
-    background.is_empty() && requests.is_empty() && indexes.is_empty() && exit.is_none() && probes.is_none()
+    let Expectation { background, requests, indexes, metrics, exit, probes, .. } = expectation;
+    let is_empty = background.is_empty() && requests.is_empty() && indexes.is_empty() && metrics.is_empty();
+    is_empty && exit.is_none() && probes.is_none()
 }
 
 /// Returns what can be observed on a real cluster.
 fn observed(expectation: &Expectation) -> Expectation {
-    Expectation { background: Vec::new(), requests: Vec::new(), indexes: Vec::new(), exit: None, probes: None, ..expectation.clone() }
+    Expectation {
+        background: Vec::new(),
+        requests: Vec::new(),
+        indexes: Vec::new(),
+        metrics: Vec::new(),
+        exit: None,
+        probes: None,
+        ..expectation.clone()
+    }
 }
 
 fn execute(environment: &RealEnvironment<'_, '_>) {
