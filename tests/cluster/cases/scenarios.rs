@@ -201,7 +201,6 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
         }
         if let StepAction::Restart(downtime) | StepAction::Kill(downtime) = &step.action {
             found.extend(downtime.meanwhile.iter().filter_map(obstacle_of));
-            found.extend((downtime.duration > SOON).then_some(Obstacle::Time));
         }
         is_at_rest = matches!(step.action, StepAction::Settle { .. } | StepAction::Expect(_));
     }
@@ -212,6 +211,9 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
+        StepAction::Expect(Expectation { calls: Some(calls), .. }) if calls.wanted.iter().any(|call| call.at > Some(SOON)) => {
+            Some(Obstacle::Time)
+        }
         StepAction::Expect(expectation) if !is_observed(expectation) => Some(Obstacle::Unobserved),
         _ => None,
     }
