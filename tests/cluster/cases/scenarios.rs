@@ -211,12 +211,14 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
-        StepAction::Expect(Expectation { calls: Some(calls), .. }) if calls.wanted.iter().any(|call| call.at > Some(SOON)) => {
-            Some(Obstacle::Time)
-        }
+        StepAction::Expect(expectation) if has_late_calls(expectation) => Some(Obstacle::Time),
         StepAction::Expect(expectation) if !is_observed(expectation) => Some(Obstacle::Unobserved),
         _ => None,
     }
+}
+
+fn has_late_calls(expectation: &Expectation) -> bool {
+    expectation.calls.iter().flat_map(|calls| &calls.wanted).any(|call| call.at > Some(SOON))
 }
 
 fn is_observed(expectation: &Expectation) -> bool {
