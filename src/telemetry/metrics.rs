@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -147,6 +148,11 @@ fn register<M: Metric + Clone>(registry: &mut Registry, description: Description
     };
     registry.register(name, description.help, metric.clone());
     metric
+}
+
+/// Returns the value of a metric that holds a time.
+fn unix_seconds(at: Timestamp) -> f64 {
+    at.as_duration().as_secs_f64()
 }
 
 fn labels<const N: usize>(description: Description, values: [&str; N]) -> Labels {
@@ -288,8 +294,8 @@ pub struct WatchGauge {
 }
 
 impl KindMetrics {
-    /// Counts a received object, at a time in seconds since 1970.
-    pub fn event(&self, kind: crate::object::EventKind, at: f64) {
+    /// Counts a received object.
+    pub fn event(&self, kind: crate::object::EventKind, at: Timestamp) {
         use crate::object::EventKind::{Added, Deleted, Listed, Modified};
         let index = match kind {
             Listed => 0,
@@ -298,7 +304,7 @@ impl KindMetrics {
             Deleted => 3,
         };
         self.events[index].inc();
-        self.last_event.set(at);
+        self.last_event.set(unix_seconds(at));
     }
 
     /// Counts a failed request of a watch.
@@ -365,7 +371,7 @@ mod tests {
         let metrics = Metrics::default();
         let operator = metrics.operator("demo");
         let kind = operator.kind("pods");
-        kind.event(EventKind::Added, 1.5);
+        kind.event(EventKind::Added, Timestamp::from_millisecond(1500).unwrap());
         kind.watch_failed();
         kind.queued();
         kind.waited(Duration::from_millis(30));

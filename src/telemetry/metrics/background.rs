@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::{OperatorMetrics, Seconds, labels, table};
+use super::{OperatorMetrics, Seconds, labels, table, unix_seconds};
 
 /// The metrics of one timer or daemon.
 #[derive(Debug, Clone)]
@@ -93,20 +93,23 @@ impl TaskMetrics {
 impl TaskGauge {
     /// Records a stage of the stop, which the task does not leave any more.
     pub fn stopping(&self, is_abandoned: bool) {
-        self.set(if is_abandoned { TaskState::Abandoned } else { TaskState::Stopping });
+        self.change(|_| if is_abandoned { TaskState::Abandoned } else { TaskState::Stopping });
     }
 
     /// Records the beginning or the end of a call. A task that is stopping stays so.
     pub fn calling(&self, is_calling: bool) {
-        if matches!(*self.state.lock(), TaskState::Waiting | TaskState::Calling) {
-            self.set(if is_calling { TaskState::Calling } else { TaskState::Waiting });
-        }
+        self.change(|state| match state {
+            TaskState::Waiting | TaskState::Calling if is_calling => TaskState::Calling,
+            TaskState::Waiting | TaskState::Calling => TaskState::Waiting,
+            TaskState::Stopping | TaskState::Abandoned => state,
+        });
     }
 
-    fn set(&self, state: TaskState) {
-        let before = std::mem::replace(&mut *self.state.lock(), state);
-        self.metrics.states[before as usize].dec();
-        self.metrics.states[state as usize].inc();
+    fn change(&self, next: impl FnOnce(TaskState) -> TaskState) {
+        let mut state = self.state.lock();
+        self.metrics.states[*state as usize].dec();
+        *state = next(*state);
+        self.metrics.states[*state as usize].inc();
     }
 }
 
@@ -124,7 +127,7 @@ impl ScheduleMetrics {
 
     /// Records the end of a successful run.
     pub fn succeeded(&self, at: Timestamp) {
-        self.last_success.set(at.as_duration().as_secs_f64());
+        self.last_success.set(unix_seconds(at));
     }
 }
 

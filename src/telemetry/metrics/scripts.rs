@@ -1,13 +1,12 @@
 //! The metrics of scripts, indexes, and the loaded revision.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::{Metrics, OperatorMetrics, labels, table};
+use super::{Metrics, OperatorMetrics, labels, table, unix_seconds};
 
 /// The metrics of the calls of one handler.
 #[derive(Debug, Clone)]
@@ -60,8 +59,7 @@ impl OperatorMetrics {
             families.info.remove(&labels(table::INFO, [&self.operator, &earlier]));
         }
         families.info.get_or_create(&labels(table::INFO, [&self.operator, revision])).set(1);
-        let seconds: Duration = at.as_duration().try_into().unwrap_or_default();
-        families.loaded_at.get_or_create(&labels(table::LOADED_AT, [&*self.operator])).set(seconds.as_secs_f64());
+        families.loaded_at.get_or_create(&labels(table::LOADED_AT, [&*self.operator])).set(unix_seconds(at));
         self.set_loaded(true);
     }
 
