@@ -15,6 +15,7 @@ pub mod live_effects;
 pub mod mailbox;
 pub mod memory;
 pub mod observation;
+mod observed;
 pub mod observer;
 pub mod operator;
 pub mod pending;

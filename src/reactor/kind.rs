@@ -360,7 +360,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
         if let Some(metrics) = &kind.metrics {
-            metrics.event(seen.event_kind, kind.world.clock().now().as_millisecond() as f64 / 1000.0);
+            metrics.event(seen.event_kind, kind.world.clock().now());
         }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
@@ -386,8 +386,8 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // It may be watched again.
         kind.left.lock().remove(uid);
         // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
-        let is_new = !kind.queues.has(uid);
-        let blocker = kind.world.readiness().filter(|_| self.blocker.is_some() && is_new).map(|readiness| Arc::new(readiness.block()));
+        let readiness = self.blocker.as_ref().and_then(|_| kind.world.readiness());
+        let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }
 

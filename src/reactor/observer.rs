@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
-use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Seen, Sink, Watcher};
+use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Sink, Watcher};
 use crate::handling::{Handler, Lifecycle, On, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
+use crate::object::Resource;
 use crate::object::namespace::{self, Pattern};
-use crate::object::{Body, EventKind, Resource};
 use crate::persistence::Storages;
 use crate::telemetry::OperatorMetrics;
 
@@ -24,6 +24,7 @@ use super::activity::ActivityMonitor;
 use super::cycle::Served;
 use super::kind::{Kind, KindSink};
 use super::observation::{Insights, Purposes};
+use super::observed::{ObservationSink, Observed, QUEUE_CAPACITY, Subject, backbone};
 use super::precedence::{Precedence, Yielded};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
@@ -44,9 +45,6 @@ const REASON_GONE: &str = "it is gone";
 
 /// The stop reason of a watch whose kind is served anew: the next watch gets to know its objects.
 const REASON_CHANGED: &str = "the kind has changed";
-
-/// Capacity of the queue of observations; observers wait while it is full.
-const QUEUE_CAPACITY: usize = 64;
 
 /// Which namespaces an operator serves.
 #[derive(Debug, Clone)]
@@ -145,18 +143,6 @@ impl<W: Effects> Drop for Observer<W> {
             monitor.pending_scans(self.reported_scans, 0);
         }
     }
-}
-
-/// An observation.
-enum Observed {
-    /// The kinds of a group may have changed; of all groups if `None`.
-    Kinds(Option<String>),
-    /// A namespace was seen.
-    Namespace(EventKind, Body),
-    /// The namespaces were listed completely.
-    NamespacesListed,
-    /// Listing namespaces is forbidden.
-    NamespacesForbidden,
 }
 
 impl<W: Effects + 'static> Observer<W> {
@@ -378,7 +364,7 @@ impl<W: Effects + 'static> Observer<W> {
         let gone: Vec<_> = self.watches.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
             debug!(target: "kopfd::reactor", resource = %key.0, namespace = key.1, "Stopping to watch.");
-            let successor = wanted.iter().find(|wanted| is_other_version(wanted, &key) && !self.watches.contains_key(*wanted)).cloned();
+            let successor = other_version(&wanted, &key).filter(|successor| !self.watches.contains_key(successor));
             let Some(watch) = self.watches.remove(&key) else { continue };
             match successor {
                 Some(successor) => self.hand_over(watch, &key.0, successor),
@@ -555,9 +541,13 @@ async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: 
     }
 }
 
-/// Tells whether the same objects are watched in another version.
-fn is_other_version((one, namespace): &WatchKey, (other, other_namespace): &WatchKey) -> bool {
-    (&one.group, &one.plural, namespace) == (&other.group, &other.plural, other_namespace) && one.version != other.version
+/// Returns the watch of the same objects in another version.
+fn other_version(watches: &BTreeSet<WatchKey>, (resource, namespace): &WatchKey) -> Option<WatchKey> {
+    let is_same = |(other, other_namespace): &&WatchKey| {
+        (&other.group, &other.plural, other_namespace) == (&resource.group, &resource.plural, namespace)
+            && other.version != resource.version
+    };
+    watches.iter().find(is_same).cloned()
 }
 
 async fn until(moment: Option<Instant>) {
@@ -567,157 +557,9 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// Returns a kind that the observer itself watches; these kinds are the same in every cluster.
-fn backbone(group: &str, plural: &str, kind: &str) -> Resource {
-    Resource {
-        group: group.to_owned(),
-        version: "v1".to_owned(),
-        plural: plural.to_owned(),
-        kind: kind.to_owned(),
-        preferred: true,
-        ..Resource::default()
-    }
-}
-
-/// The subject of an observation.
-#[derive(Clone, Copy, PartialEq)]
-enum Subject {
-    Kinds,
-    Namespaces,
-}
-
-/// Passes observations on.
-struct ObservationSink {
-    subject: Subject,
-    sender: mpsc::Sender<Observed>,
-    lists: usize,
-    is_refused: bool,
-}
-
-impl ObservationSink {
-    fn new(subject: Subject, sender: mpsc::Sender<Observed>) -> Self {
-        Self { subject, sender, lists: 0, is_refused: false }
-    }
-
-    async fn send(&self, observed: Observed) {
-        // The receiver is gone only when everything stops.
-        let _ = self.sender.send(observed).await;
-    }
-}
-
-impl Sink for ObservationSink {
-    async fn seen(&mut self, seen: Seen<'_>) {
-        let Ok(body) = seen.body() else { return };
-        match self.subject {
-            Subject::Namespaces => self.send(Observed::Namespace(seen.event_kind, body)).await,
-            // Existing definitions are known from the scan.
-            Subject::Kinds if seen.event_kind == EventKind::Listed => {}
-            Subject::Kinds => {
-                let group = body.pointer("/spec/group").and_then(serde_json::Value::as_str).map(str::to_owned);
-                self.send(Observed::Kinds(group)).await;
-            }
-        }
-    }
-
-    async fn listed(&mut self) {
-        self.lists += 1;
-        match self.subject {
-            Subject::Namespaces => self.send(Observed::NamespacesListed).await,
-            Subject::Kinds if self.lists > 1 => self.send(Observed::Kinds(None)).await,
-            Subject::Kinds => {}
-        }
-    }
-
-    fn request_failed(&mut self, error: &cluster::Error) {
-        if error.status() == Some(403) && !self.is_refused {
-            self.is_refused = true;
-            let (what, effect) = match self.subject {
-                Subject::Kinds => ("resource definitions", "New kinds are not noticed"),
-                Subject::Namespaces => ("namespaces", "Only namespaces with exact names are served, as if they exist"),
-            };
-            warn!(target: "kopfd::reactor", "Not enough permissions to watch for {what}. {effect}.");
-            if self.subject == Subject::Namespaces {
-                let _ = self.sender.try_send(Observed::NamespacesForbidden);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::PartialMetadata;
-    use crate::telemetry;
-    use serde_json::{Value, json};
-
-    /// A sink, and what it passes on.
-    fn sink(subject: Subject) -> (ObservationSink, impl FnMut() -> Vec<String>) {
-        let (sender, mut receiver) = mpsc::channel(QUEUE_CAPACITY);
-        let taken = move || {
-            let observed = std::iter::from_fn(|| receiver.try_recv().ok());
-            observed
-                .map(|observed| match observed {
-                    Observed::Kinds(None) => "all kinds".to_owned(),
-                    Observed::Kinds(Some(group)) => format!("kinds of {group}"),
-                    Observed::Namespace(event_kind, body) => format!("{event_kind:?} {}", body.name()),
-                    Observed::NamespacesListed => "namespaces listed".to_owned(),
-                    Observed::NamespacesForbidden => "namespaces forbidden".to_owned(),
-                })
-                .collect()
-        };
-        (ObservationSink::new(subject, sender), taken)
-    }
-
-    async fn see(sink: &mut ObservationSink, event_kind: EventKind, object: Value) {
-        let (text, resource) = (object.to_string(), Resource::default());
-        let head = PartialMetadata::of(&text).unwrap();
-        sink.seen(Seen { event_kind, head: &head, text: &text, resource: &resource }).await;
-    }
-
-    #[tokio::test]
-    async fn kinds_are_looked_at_after_changes_of_definitions_and_after_lists_that_may_have_missed_some() {
-        let (mut sink, mut taken) = sink(Subject::Kinds);
-        let definition = || json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com"}});
-        see(&mut sink, EventKind::Listed, definition()).await;
-        sink.listed().await;
-        assert!(taken().is_empty(), "the kinds were looked at when the operator started");
-        for event_kind in [EventKind::Added, EventKind::Modified, EventKind::Deleted] {
-            see(&mut sink, event_kind, definition()).await;
-        }
-        assert_eq!(taken(), ["kinds of example.com"; 3]);
-        sink.listed().await;
-        sink.listed().await;
-        assert_eq!(taken(), ["all kinds"; 2]);
-    }
-
-    #[tokio::test]
-    async fn namespaces_are_passed_on_with_the_end_of_each_list() {
-        let (mut sink, mut taken) = sink(Subject::Namespaces);
-        see(&mut sink, EventKind::Listed, json!({"metadata": {"name": "a"}})).await;
-        sink.listed().await;
-        see(&mut sink, EventKind::Deleted, json!({"metadata": {"name": "a"}})).await;
-        assert_eq!(taken(), ["Listed a", "namespaces listed", "Deleted a"]);
-    }
-
-    #[test]
-    fn missing_permissions_are_told_once_and_only_those_for_namespaces_change_what_is_served() {
-        let (messages, _guard) = telemetry::collect_messages(tracing::Level::WARN);
-        let told = |subject| {
-            let (mut sink, mut taken) = sink(subject);
-            sink.request_failed(&cluster::Error::of_answer(500, None, b""));
-            assert!(taken().is_empty() && messages.lock().is_empty());
-            for _ in 0..2 {
-                sink.request_failed(&cluster::Error::of_answer(403, None, b""));
-            }
-            (taken(), std::mem::take(&mut *messages.lock()))
-        };
-        let (passed_on, lines) = told(Subject::Kinds);
-        assert!(passed_on.is_empty());
-        assert_eq!(lines, ["Not enough permissions to watch for resource definitions. New kinds are not noticed."]);
-        let (passed_on, lines) = told(Subject::Namespaces);
-        assert_eq!(passed_on, ["namespaces forbidden"]);
-        assert_eq!(lines.len(), 1, "{lines:?}");
-    }
 
     #[test]
     fn of_two_functions_with_one_id_the_first_one_is_run() {
