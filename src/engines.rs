@@ -2,6 +2,8 @@
 //!
 //! Each one has rules that decide, and tasks that wait and act by its [`Effects`].
 
+use std::time::Duration;
+
 pub mod activities;
 pub mod background;
 pub mod effects;
@@ -27,3 +29,6 @@ pub use health::Health;
 pub use indexing::Indexer;
 pub use readiness::{Blocker, Readiness};
 pub use schedules::Schedules;
+
+/// The pause after a failed request, if the settings have none.
+const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);

@@ -1,5 +1,6 @@
 //! The dependencies of a cycle as small capabilities, and the stream of its events.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::cluster::Applied;
 use crate::handling::spawning::BackgroundDemand;
-use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHandlers};
+use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHandlers, Verdict};
+use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
 use crate::script::{Call, Evaluation, Object, Returned, Subject};
@@ -31,6 +33,12 @@ pub trait Scripts: Send + Sync {
 
     /// Drops the memo of a deleted object.
     fn forget(&self, _memo: &Arc<str>) {}
+}
+
+/// Calls a handler. A defect of the engine counts as an arbitrary error of the handler.
+pub(super) async fn call_safely(scripts: &(impl Scripts + ?Sized), handler: &Handler, call: Call) -> Returned {
+    let called = AssertUnwindSafe(scripts.call(handler, call)).catch_unwind().await;
+    called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()))
 }
 
 /// Sends patches.

@@ -95,6 +95,12 @@ pub struct Attempted {
 }
 
 impl Returned {
+    /// Returns the result of a cancelled call.
+    pub fn cancelled(text: &str) -> Self {
+        let verdict = Verdict::Failed { text: text.to_owned(), representation: text.to_owned(), trace: None };
+        Self { is_cancelled: true, ..Self::new(verdict, Patch::default()) }
+    }
+
     /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());

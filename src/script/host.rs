@@ -20,11 +20,9 @@ use super::stopped::Stopped;
 use super::subject::Subject;
 pub use super::thread::MemoryCounts;
 use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
-use super::verdict::failed;
 use crate::handling::{Candidate, Predicate};
 use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
-use crate::object::Patch;
 
 /// Limit of fibers of a process. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;
@@ -206,7 +204,7 @@ impl Host {
         let _daemon = match &call.subject {
             Subject::Background { stopped, .. } if is_daemon => match self.fibers.daemon(&call, stopped).await {
                 Some(permit) => Some(permit),
-                None => return cancelled("the daemon was asked to stop before it began"),
+                None => return Returned::cancelled("the daemon was asked to stop before it began"),
             },
             _ => None,
         };
@@ -218,7 +216,7 @@ impl Host {
         drop(jobs.send(Job::Call(Box::new(job))));
         match answer.await {
             Ok(returned) => returned,
-            Err(_) => cancelled("the script thread has ended"),
+            Err(_) => Returned::cancelled("the script thread has ended"),
         }
     }
 
@@ -291,10 +289,6 @@ impl Host {
 
 async fn permit(semaphore: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     Arc::clone(semaphore).acquire_owned().await.expect("the semaphore is never closed")
-}
-
-fn cancelled(text: &str) -> Returned {
-    Returned { is_cancelled: true, ..Returned::new(failed(text, None), Patch::default()) }
 }
 
 fn gone() -> Vec<Problem> {

@@ -11,7 +11,8 @@ use super::object::ObjectTasks;
 use super::options::{BackgroundOptions, TaskOptions};
 use super::registry::Registry;
 use super::running::RunningTask;
-use crate::engines::effects::Effects;
+use crate::engines::MIN_ERROR_DELAY;
+use crate::engines::effects::{Effects, call_safely};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
 use crate::engines::patching;
@@ -24,9 +25,6 @@ use crate::kit::tasks::panic_text;
 use crate::manifest::operator::Delay;
 use crate::object::Patch;
 use crate::script::{Call, LiveBody, Returned, StopFlag, Subject};
-
-/// The pause after a failed patch, if the settings have none.
-const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// The dependencies of a task.
 pub(super) struct Parts<W: Effects> {
@@ -248,8 +246,7 @@ impl<W: Effects> Task<W> {
         };
         running.gauge.calling(true);
         world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
-        let called = AssertUnwindSafe(world.call(handler, call)).catch_unwind().await;
-        let returned = called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()));
+        let returned = call_safely(&**world, handler, call).await;
         world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
         running.gauge.calling(false);
         returned

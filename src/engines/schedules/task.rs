@@ -1,31 +1,27 @@
 //! The life of one schedule: it waits for ticks, makes the attempts of a run, and keeps the store up to date while it waits.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::context::ScheduleContext;
 use crate::cluster::Error;
+use crate::engines::MIN_ERROR_DELAY;
+use crate::engines::effects::call_safely;
 use crate::engines::events::EngineEvent;
 use crate::handling::progress::time_between;
 use crate::handling::schedule::{CronSchedule, Phase, Step};
 use crate::handling::timer::{MAX_TICK_SLEEP, Now};
-use crate::handling::{Handler, Message, Outcome, Record, Verdict, attempt};
-use crate::kit::tasks::panic_text;
+use crate::handling::{Handler, Message, Outcome, Record, attempt};
 use crate::kit::{Backoff, Stop};
 use crate::manifest::operator::Schedule;
 use crate::object::Patch;
 use crate::persistence::ScheduleRecord;
 use crate::script::{Call, Returned, Subject};
 use crate::telemetry::metrics::ScheduleMetrics;
-
-/// The pause after a failure of the store, if the settings have none.
-const MIN_ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// Time limit for a cancelled call to end.
 const CANCELLATION: Duration = Duration::from_secs(1);
@@ -246,10 +242,7 @@ impl Task {
             stop: self.cancelled.clone(),
             span: tracing::Span::current(),
         };
-        let called = AssertUnwindSafe(self.context.scripts.call(&self.handler, call)).catch_unwind();
-        let mut called = std::pin::pin!(async move {
-            called.await.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()))
-        });
+        let mut called = std::pin::pin!(call_safely(&*self.context.scripts, &self.handler, call));
         let timeout = async {
             self.stop.requested().await;
             tokio::time::sleep(self.context.exit_timeout).await;
@@ -259,8 +252,7 @@ impl Task {
             returned = &mut called => return returned,
             () = timeout => self.cancelled.request("the operator stops"),
         }
-        let cancelled = || Returned { is_cancelled: true, ..Returned::new(Verdict::Returned(None), Patch::default()) };
-        tokio::time::timeout(CANCELLATION, called).await.unwrap_or_else(|_| cancelled())
+        tokio::time::timeout(CANCELLATION, called).await.unwrap_or_else(|_| Returned::cancelled("the operator stops"))
     }
 
     /// Stores what is not stored yet.
