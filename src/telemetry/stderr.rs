@@ -4,10 +4,14 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::writer::{FlushLimits, Writer, batch_lines_of_this_thread};
+#[cfg(target_os = "linux")]
+use {rustix::io::ReadWriteFlags, std::io::IoSlice};
+
+use super::writer::{FlushLimits, WriteAtOnce, Writer, batch_lines_of_this_thread};
 
 /// Writes to standard error.
 static STDERR: OnceLock<Writer> = OnceLock::new();
@@ -23,11 +27,35 @@ pub const AT_ONCE: FlushLimits = FlushLimits { stall: Duration::from_millis(200)
 /// The writer owns a copy of the stream: code that holds the lock of `std::io::stderr` would wait for a slow reader,
 /// too.
 pub fn start(notice: impl Fn(u64) -> String + Send + 'static) {
-    let started = std::io::stderr().as_fd().try_clone_to_owned().and_then(|stream| Writer::start(File::from(stream), notice));
+    let stream = || std::io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    let started = stream().and_then(|sink| Writer::start(sink, stream().ok().and_then(write_at_once), notice));
     if let Ok(writer) = started {
         let _ = STDERR.set(writer);
         std::panic::set_hook(Box::new(|panic| write(&panic_report(panic))));
     }
+}
+
+/// Returns how to write to the stream without waiting. Pipes can be asked to accept what they have space for, since Linux 6.5; regular
+/// files have no reader to wait for. Terminals and sockets have none.
+fn write_at_once(stream: File) -> Option<WriteAtOnce> {
+    let file_type = stream.metadata().ok()?.file_type();
+    if file_type.is_fifo() {
+        return write_to_pipe_at_once(stream);
+    }
+    file_type.is_file().then(|| -> WriteAtOnce { Box::new(move |text| (&stream).write(text)) })
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn write_to_pipe_at_once(stream: File) -> Option<WriteAtOnce> {
+    /// Stands for the current position.
+    const NO_OFFSET: u64 = u64::MAX;
+    Some(Box::new(move |text| Ok(rustix::io::pwritev2(&stream, &[IoSlice::new(text)], NO_OFFSET, ReadWriteFlags::NOWAIT)?)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn write_to_pipe_at_once(_stream: File) -> Option<WriteAtOnce> {
+    None
 }
 
 /// Returns the text of the standard panic hook, which itself would write to the stream and wait for its reader.
@@ -62,5 +90,36 @@ pub(crate) fn batch_lines_of(runtime: &mut tokio::runtime::Builder) {
 pub fn flush(limits: FlushLimits) {
     if let Some(writer) = STDERR.get() {
         writer.flush(limits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read as _};
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_is_not_waited_for() {
+        let (mut reader, pipe) = std::io::pipe().unwrap();
+        let write = write_at_once(File::from(OwnedFd::from(pipe))).unwrap();
+        let line = [b'x'; 512];
+        // Before Linux 6.5, pipes cannot be asked at all.
+        let refused = (0..10_000).find_map(|_| write(&line).err()).unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported), "{refused}");
+        if refused.kind() == ErrorKind::WouldBlock {
+            reader.read_exact(&mut [0; 8192]).unwrap();
+            assert_eq!(write(&line).unwrap(), line.len());
+        }
+    }
+
+    #[test]
+    fn files_are_written_at_once_and_devices_are_not() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = write_at_once(file.reopen().unwrap()).unwrap();
+        assert_eq!((write(b"a\n").unwrap(), write(b"b\n").unwrap()), (2, 2));
+        assert_eq!(std::fs::read(file.path()).unwrap(), b"a\nb\n");
+        assert!(write_at_once(File::open("/dev/null").unwrap()).is_none());
     }
 }

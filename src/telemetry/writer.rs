@@ -1,4 +1,5 @@
-//! A thread that writes log lines, so that a slow or stopped reader does not delay the engine.
+//! Writes log lines so that a slow or stopped reader does not delay the engine: a thread of its own waits for the reader. Lines that the
+//! stream accepts at once are written by the thread that logs them, before it blocks: waking another thread costs more than the write.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Write};
@@ -40,6 +41,10 @@ pub struct FlushLimits {
     pub total: Duration,
 }
 
+/// Writes to the stream without waiting, as much as it accepts. Fails with [`ErrorKind::WouldBlock`] if that is nothing; after other errors
+/// it is not called again.
+pub(super) type WriteAtOnce = Box<dyn Fn(&[u8]) -> std::io::Result<usize> + Send + Sync>;
+
 /// A handle to the writer thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Writer {
@@ -55,6 +60,7 @@ struct Shared {
     progressed: Condvar,
     /// Whether there are lines that the writer was not notified of.
     is_unannounced: AtomicBool,
+    write_at_once: Option<WriteAtOnce>,
 }
 
 #[derive(Default)]
@@ -63,6 +69,8 @@ struct State {
     /// Dropped lines. No further line is accepted until the notice about them is being written.
     dropped: u64,
     is_writing: bool,
+    /// Whether the stream cannot be written to without waiting.
+    needs_thread: bool,
 }
 
 impl Writer {
@@ -70,8 +78,12 @@ impl Writer {
     ///
     /// # Errors
     /// If the operating system cannot create the thread.
-    pub fn start(sink: impl Write + Send + 'static, notice: impl Fn(u64) -> String + Send + 'static) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(
+        sink: impl Write + Send + 'static,
+        write_at_once: Option<WriteAtOnce>,
+        notice: impl Fn(u64) -> String + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { write_at_once, ..Shared::default() });
         let writer = Self { shared: Arc::clone(&shared) };
         std::thread::Builder::new().name("kopfd-log".to_owned()).spawn(move || shared.run(sink, notice))?;
         Ok(writer)
@@ -95,9 +107,9 @@ impl Writer {
         }
     }
 
-    /// Notifies the writer of lines that it was not yet notified of.
+    /// Writes the lines that the writer was not yet notified of, or notifies it of what the stream does not accept at once.
     pub(crate) fn announce(&self) {
-        if self.shared.is_unannounced.swap(false, Ordering::Relaxed) {
+        if self.shared.is_unannounced.swap(false, Ordering::Relaxed) && !self.shared.write_pending_at_once() {
             self.shared.arrived.notify_one();
         }
     }
@@ -125,6 +137,27 @@ impl State {
 }
 
 impl Shared {
+    /// Writes what is pending without waiting. Returns whether that is all.
+    fn write_pending_at_once(&self) -> bool {
+        let Some(write) = &self.write_at_once else { return false };
+        let mut state = self.state.lock();
+        if state.is_writing || state.needs_thread || state.dropped > 0 {
+            return false;
+        }
+        while !state.pending.is_empty() {
+            let length = chunk_length(&state.pending);
+            match write(&state.pending[..length]) {
+                Ok(written) if written > 0 => drop(state.pending.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                ended => {
+                    state.needs_thread = ended.is_err_and(|error| error.kind() != ErrorKind::WouldBlock);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     fn run(&self, mut sink: impl Write, notice: impl Fn(u64) -> String) {
         let mut batch = Vec::new();
         loop {
@@ -183,13 +216,14 @@ fn write_all(sink: &mut impl Write, mut text: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use std::io::{BufRead as _, BufReader};
+    use std::sync::mpsc::Receiver;
 
     const SOON: FlushLimits = FlushLimits { stall: Duration::from_millis(50), total: Duration::from_millis(50) };
     const LONG: FlushLimits = FlushLimits { stall: Duration::from_secs(20), total: Duration::from_mins(1) };
 
     fn start() -> (Writer, BufReader<std::io::PipeReader>) {
         let (reader, writer) = std::io::pipe().unwrap();
-        let writer = Writer::start(writer, |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer = Writer::start(writer, None, |dropped| format!("{dropped} dropped\n")).unwrap();
         (writer, BufReader::new(reader))
     }
 
@@ -207,7 +241,7 @@ mod tests {
     #[test]
     fn lines_of_a_thread_that_announces_them_are_written_together() {
         let (sender, received) = std::sync::mpsc::channel();
-        let writer = Writer::start(Recorder(sender), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer = Writer::start(Recorder(sender), None, |dropped| format!("{dropped} dropped\n")).unwrap();
         let announcing = writer.clone();
         std::thread::spawn(move || {
             batch_lines_of_this_thread();
@@ -220,10 +254,63 @@ mod tests {
         assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), "c\n");
     }
 
+    /// A writer whose stream accepts `accepted` bytes at once, and what is written at once and by its thread.
+    fn start_accepting(accepted: std::io::Result<usize>) -> (Writer, Receiver<String>, Receiver<String>) {
+        let (sender, by_thread) = std::sync::mpsc::channel();
+        let (at_once_sender, at_once) = std::sync::mpsc::channel();
+        let accepted = Mutex::new(accepted);
+        let write = move |text: &[u8]| {
+            let mut left = accepted.lock();
+            match &mut *left {
+                Ok(0) => Err(ErrorKind::WouldBlock.into()),
+                Ok(left) => {
+                    let written = text.len().min(*left);
+                    *left -= written;
+                    at_once_sender.send(String::from_utf8_lossy(&text[..written]).into_owned()).unwrap();
+                    Ok(written)
+                }
+                Err(error) => Err(error.kind().into()),
+            }
+        };
+        let writer = Writer::start(Recorder(sender), Some(Box::new(write)), |dropped| format!("{dropped} dropped\n")).unwrap();
+        (writer, at_once, by_thread)
+    }
+
+    fn announce(writer: &Writer, lines: &'static str) {
+        let writer = writer.clone();
+        let announcing = std::thread::spawn(move || {
+            batch_lines_of_this_thread();
+            writer.write(lines);
+            writer.announce();
+        });
+        announcing.join().unwrap();
+    }
+
+    #[test]
+    fn lines_that_the_stream_accepts_are_written_at_once_and_the_others_by_the_thread() {
+        let (writer, at_once, by_thread) = start_accepting(Ok(5));
+        announce(&writer, "a\n");
+        assert_eq!(at_once.try_recv().unwrap(), "a\n");
+        announce(&writer, "bcdef\n");
+        assert_eq!(at_once.try_recv().unwrap(), "bcd");
+        assert_eq!(by_thread.recv_timeout(Duration::from_secs(20)).unwrap(), "ef\n");
+        assert!(writer.flush(LONG));
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_asked_is_asked_once() {
+        let (writer, _, by_thread) = start_accepting(Err(ErrorKind::Unsupported.into()));
+        announce(&writer, "a\n");
+        assert_eq!(by_thread.recv_timeout(Duration::from_secs(20)).unwrap(), "a\n");
+        assert!(writer.shared.state.lock().needs_thread);
+        announce(&writer, "b\n");
+        assert_eq!(by_thread.recv_timeout(Duration::from_secs(20)).unwrap(), "b\n");
+    }
+
     #[test]
     fn many_lines_and_flushes_need_no_announcement() {
         let (sender, received) = std::sync::mpsc::channel();
-        let writer = Writer::start(Recorder(sender), |dropped| format!("{dropped} dropped\n")).unwrap();
+        let writer = Writer::start(Recorder(sender), None, |dropped| format!("{dropped} dropped\n")).unwrap();
         let batching = std::thread::spawn(move || {
             batch_lines_of_this_thread();
             writer.write("a\n");
