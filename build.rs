@@ -1,5 +1,5 @@
-//! Orders the functions of the release binary: those that an operator executes lie next to each other, so that it touches fewer pages.
-//! Without the order, the resident memory of an operator is ten megabytes larger.
+//! Orders the functions of the release binary: the functions that an operator executes lie next to each other, so that it touches fewer
+//! pages. Without the order, the resident memory of an idle operator is eight megabytes larger.
 
 use std::env;
 use std::path::PathBuf;

@@ -95,7 +95,7 @@ pub trait Login: Send + Sync {
 /// Number of idle connections kept: enough for a burst, since a new connection costs more than several calls.
 const IDLE_CONNECTIONS: usize = 32;
 
-/// How long an idle connection is kept, as in kopf's client: those of a burst take a tenth of a megabyte each.
+/// How long an idle connection is kept, as in kopf's client: their buffers are not needed after a burst.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 
 /// Interval of TCP keep-alives.

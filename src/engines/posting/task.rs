@@ -100,8 +100,8 @@ impl Queue {
         *self.posting.write() = Arc::new(posting);
     }
 
-    /// Posts the Events until the operator stops. Those that are queued then are posted for up to two seconds. `component` is the name of the operator, for
-    /// Events without a reporting component in the settings.
+    /// Posts the Events until the operator stops. Events that are then still queued are posted for up to two seconds. `component` is the
+    /// name of the operator, for Events without a reporting component in the settings.
     pub async fn run(mut self, client: Client, clock: Clock, component: String, stop: Stop) {
         let mut task = Task { client, clock, posting: Arc::clone(&self.posting.read()), component, posted: Posted::default() };
         loop {
