@@ -183,6 +183,17 @@ impl Trial {
         panic!("{part:?} is missing in:\n{before}");
     }
 
+    /// Waits for lines with these texts in any order: the command and its operator print independently.
+    fn wait_for_all(&mut self, parts: &[&str]) {
+        let mut missing: Vec<&str> = parts.to_vec();
+        let mut before = String::new();
+        while !missing.is_empty() {
+            let Some(Ok(line)) = self.lines.next() else { panic!("{missing:?} are missing in:\n{before}") };
+            missing.retain(|part| !line.contains(part));
+            before = format!("{before}{line}\n");
+        }
+    }
+
     fn interrupt(self) -> Option<i32> {
         self.process.signal("INT");
         self.process.wait(LIMIT).code()
@@ -211,13 +222,11 @@ fn definitions_and_objects_of_changed_files_are_applied() {
     write(objects.path(), "broken.yaml", "apiVersion: [");
     write(objects.path(), "refused.yaml", &thing("refused", "size: many"));
     write(objects.path(), "two.yaml", &thing("two", "size: 3"));
-    dev.wait_for("The Thing two is new in the files. It is applied.");
-    dev.wait_for("[default/two] Handler 'greet' succeeded.");
+    dev.wait_for_all(&["The Thing two is new in the files. It is applied.", "[default/two] Handler 'greet' succeeded."]);
     // Both errors are reported whenever files change, until they are fixed.
     write(objects.path(), "three.yaml", &thing("three", "size: 3"));
     assert!(dev.wait_for("broken.yaml").contains("line 1"));
-    dev.wait_for("Thing \"refused\": ");
-    dev.wait_for("[default/three] Handler 'greet' succeeded.");
+    dev.wait_for_all(&["Thing \"refused\": ", "[default/three] Handler 'greet' succeeded."]);
     assert_eq!(dev.interrupt(), Some(0));
 }
 
