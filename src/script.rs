@@ -75,6 +75,7 @@ pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limit, Limits};
 pub use host::{Fibers, Host, Installed, Options, Threads};
 pub use index::{IndexEntries, Indexes, SharedIndex};
+pub use memo::{ObjectMemo, OperatorMemo};
 pub use plain::Plain;
 pub use problem::{Problem, Severity};
 pub use program::Program;

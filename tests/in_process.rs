@@ -17,7 +17,7 @@ use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
 use kopfd::reactor::{HostScripts, LiveEffects};
 use kopfd::script::api::{Api as _, ApiRequest, Operation};
-use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, Options, Program, Subject, Threads};
+use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, ObjectMemo, Options, Program, Subject, Threads};
 use kopfd::telemetry::OperatorMetrics;
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
         let effects = effects(&api, &clock, vec![counting]).await;
         let handler = Handler::simple("count", On::Event);
         let count = async |memo: &str| {
-            let object = Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: memo.into() };
+            let object = Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: ObjectMemo::empty(memo) };
             let call = Call {
                 target: 0,
                 subject: Subject::Event { object, event_kind: EventKind::Modified },

@@ -10,7 +10,7 @@ use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch};
 use kopfd::persistence::{Storages, Stored};
 use kopfd::script::host::Options;
-use kopfd::script::{Call, Host, Installed, Object, Program, Subhandling, Subject, Threads};
+use kopfd::script::{Call, Host, Installed, Object, ObjectMemo, Program, Subhandling, Subject, Threads};
 use serde_json::Value;
 use tokio::task::LocalSet;
 
@@ -101,7 +101,7 @@ pub(crate) fn call(handler: &kopfd::handling::Handler) -> Call {
         default_backoff: Duration::from_mins(1),
         defaults: handler.policy.clone(),
     };
-    let object = Object { resource: Arc::default(), body, memo: Arc::from("bench/1") };
+    let object = Object { resource: Arc::default(), body, memo: ObjectMemo::empty("bench/1") };
     let subject = Subject::Change { object, reason: Reason::Create, change: Arc::default() };
     Call {
         target: handler.target,

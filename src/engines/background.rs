@@ -75,11 +75,11 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let Some(world) = self.world.upgrade() else { return Ok(BackgroundDemand::default()) };
         let memo = &event.object.memo;
         if event.event_kind == EventKind::Deleted {
-            let object = self.forget(memo).unwrap_or_else(|| ObjectTasks::new(Arc::clone(memo)));
+            let object = self.forget(&memo.key).unwrap_or_else(|| ObjectTasks::new(memo.clone()));
             let demand_finalizer = self.plan(&*world, &object, &event).await?.demand_finalizer;
             return Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() });
         }
-        let object = Arc::clone(self.objects.lock().entry(Arc::clone(memo)).or_insert_with(|| ObjectTasks::new(Arc::clone(memo))));
+        let object = Arc::clone(self.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
         object.observe(&event);
         let planned = self.plan(&*world, &object, &event).await?;
         planned.spawn.iter().for_each(|handler| self.spawn(&world, &object, handler, &event));
@@ -95,7 +95,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let subject = || {
             let live = LiveBody::new(event.object.body.clone());
             let Object { resource, memo, .. } = event.object;
-            Subject::Background { resource: Arc::clone(resource), live, memo: Arc::clone(memo), stopped: Stopped::default() }
+            Subject::Background { resource: Arc::clone(resource), live, memo: memo.clone(), stopped: Stopped::default() }
         };
         let decide = |answers: &Answers| {
             let (running, ended) = object.ids(event.object.body.is_deleting());

@@ -12,7 +12,7 @@ use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHand
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
-use crate::script::{Call, Evaluation, Object, Returned, Subject};
+use crate::script::{Call, Evaluation, Object, OperatorMemo, Returned, Subject};
 
 use super::Error;
 use super::events::EventStream;
@@ -31,7 +31,12 @@ pub trait Scripts: Send + Sync {
         std::future::ready(Err("there are no expressions".to_owned())).boxed()
     }
 
-    /// Drops the memo of a deleted object.
+    /// Returns the present state of the operator's memo.
+    fn operator_memo(&self) -> Arc<OperatorMemo> {
+        Arc::default()
+    }
+
+    /// Drops the memo of a deleted object, by its key.
     fn forget(&self, _memo: &Arc<str>) {}
 }
 

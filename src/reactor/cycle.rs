@@ -20,7 +20,7 @@ use crate::handling::{
 use crate::kit::Stop;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
 use crate::persistence::{Storages, Stored, essence, write};
-use crate::script::{Call, Object, Returned, Subhandling, Subject};
+use crate::script::{Call, Object, ObjectMemo, Returned, Subhandling, Subject};
 
 use super::echo::Echo;
 use super::mailbox::Mailbox;
@@ -105,8 +105,8 @@ pub struct Cycle<'a, W: Effects> {
     pub mailbox: &'a Mailbox,
     /// Ends running calls.
     pub stop: Stop,
-    /// The name of the object's memory in scripts.
-    pub memo: Arc<str>,
+    /// The object's memo.
+    pub memo: ObjectMemo,
     /// The span of its log lines.
     pub span: tracing::Span,
 }
@@ -253,7 +253,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     fn object(&self) -> Object {
-        Object { resource: Arc::clone(&self.served.resource), body: self.body.clone(), memo: Arc::clone(&self.memo) }
+        Object { resource: Arc::clone(&self.served.resource), body: self.body.clone(), memo: self.memo.clone() }
     }
 
     /// Returns the subject of functions and expressions: a change, or the raw event.

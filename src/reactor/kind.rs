@@ -126,7 +126,7 @@ impl<W: Effects + 'static> Kind<W> {
 
     /// Tells whether an object has daemons or timers.
     fn has_background(&self, uid: &str) -> bool {
-        !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo(uid))
+        !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo_key(uid))
     }
 
     fn is_indexed(&self) -> bool {
@@ -190,11 +190,11 @@ impl<W: Effects> Kind<W> {
     pub fn forget(&self, uid: &str) {
         self.memories.forget(uid);
         self.world.unindex(uid);
-        self.world.forget(&self.memo(uid));
+        self.world.forget(&self.memo_key(uid));
     }
 
     /// Returns the key of an object's memo.
-    fn memo(&self, uid: &str) -> Arc<str> {
+    fn memo_key(&self, uid: &str) -> Arc<str> {
         Arc::from(format!("{}/{uid}", self.operator))
     }
 }
@@ -237,7 +237,7 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
         served: Arc::clone(&kind.served),
         memories: Arc::clone(&kind.memories),
         mailbox: Arc::clone(mailbox),
-        memo: kind.memo(uid),
+        memo_key: kind.memo_key(uid),
         uid: Arc::clone(uid),
         settings: Arc::clone(&kind.settings),
         stop: kind.calls.clone(),
@@ -374,7 +374,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
                 event_kind => {
-                    kind.memories.notice(uid, event_kind == EventKind::Listed);
+                    kind.memories.notice(uid, event_kind == EventKind::Listed, || kind.world.operator_memo());
                     // It may have matched before.
                     if kind.is_indexed() {
                         kind.world.unindex(uid);

@@ -14,7 +14,7 @@ use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Handler, Predicate};
 use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource};
-use crate::script::{Call, Evaluation, Host, Installed, Returned, Subject};
+use crate::script::{Call, Evaluation, Host, Installed, OperatorMemo, Returned, Subject};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
@@ -68,6 +68,10 @@ impl Scripts for HostScripts {
 
     fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
         self.host.evaluate_delay(&self.installed, subject, delay).boxed()
+    }
+
+    fn operator_memo(&self) -> Arc<OperatorMemo> {
+        self.host.operator_memo()
     }
 
     fn forget(&self, memo: &Arc<str>) {
@@ -127,6 +131,10 @@ impl Scripts for LiveEffects {
 
     fn evaluate_delay<'a>(&'a self, subject: &'a Subject, delay: Predicate) -> BoxFuture<'a, Result<Duration, String>> {
         self.scripts.evaluate_delay(subject, delay)
+    }
+
+    fn operator_memo(&self) -> Arc<OperatorMemo> {
+        self.scripts.operator_memo()
     }
 
     fn forget(&self, memo: &Arc<str>) {

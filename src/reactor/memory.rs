@@ -1,25 +1,44 @@
 //! The memory of each object between its events. It may vanish at any moment; the object in the cluster is the truth.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::handling::cause;
 use crate::object::Transform;
+use crate::script::OperatorMemo;
 
 use super::throttle::Throttle;
 
 /// The memories of all objects of one kind, by unique id.
 #[derive(Debug, Default)]
 pub struct Memories {
-    entries: Mutex<HashMap<Box<str>, Entry>>,
+    table: Mutex<Table>,
 }
 
-/// The memory of one object. Most objects need only the flags.
 #[derive(Debug, Default)]
+struct Table {
+    entries: HashMap<Box<str>, Entry>,
+    operator_memos: OperatorMemos,
+}
+
+/// The memory of one object. Most objects need only the flags and the number.
+#[derive(Debug)]
 struct Entry {
     flags: cause::Memory,
+    /// The number of the operator's memo at the first event of the object.
+    operator_memo: u32,
     retry_state: Option<Box<RetryState>>,
+}
+
+/// What is remembered of an object since its first event.
+#[derive(Debug, Clone)]
+pub struct Noticed {
+    /// The flags for the detection of causes.
+    pub flags: cause::Memory,
+    /// The operator's memo at the first event of the object.
+    pub operator_memo: Arc<OperatorMemo>,
 }
 
 /// The retry state after failed cycles of an object; most objects have none.
@@ -40,23 +59,25 @@ impl RetryState {
 }
 
 impl Memories {
-    /// Records an event of an object. Only the first one decides whether the object was first seen in a list.
-    pub fn notice(&self, uid: &str, by_listing: bool) {
-        let mut entries = self.entries.lock();
-        if !entries.contains_key(uid) {
-            let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
-            entries.insert(uid.into(), Entry { flags, retry_state: None });
-        }
+    /// Records an event of an object, and returns what is remembered of the object. Only the first event decides whether the object was
+    /// first seen in a list, and what the operator's memo was then.
+    pub fn notice(&self, uid: &str, by_listing: bool, operator_memo: impl FnOnce() -> Arc<OperatorMemo>) -> Noticed {
+        let Table { entries, operator_memos } = &mut *self.table.lock();
+        let (flags, number) = match entries.get(uid) {
+            Some(entry) => (entry.flags, entry.operator_memo),
+            None => {
+                let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
+                let number = operator_memos.take(operator_memo());
+                entries.insert(uid.into(), Entry { flags, operator_memo: number, retry_state: None });
+                (flags, number)
+            }
+        };
+        Noticed { flags, operator_memo: operator_memos.get(number) }
     }
 
     /// Tells whether an object was noticed, and is not forgotten.
     pub fn knows(&self, uid: &str) -> bool {
-        self.entries.lock().contains_key(uid)
-    }
-
-    /// Returns the flags for the detection of causes.
-    pub fn flags(&self, uid: &str) -> cause::Memory {
-        self.entries.lock().get(uid).map(|entry| entry.flags).unwrap_or_default()
+        self.table.lock().entries.contains_key(uid)
     }
 
     /// Records the end of a handling cycle.
@@ -65,36 +86,84 @@ impl Memories {
         if super::defects::is_on(super::defects::Defect::ForgetsHandling) {
             return;
         }
-        if let Some(entry) = self.entries.lock().get_mut(uid) {
+        if let Some(entry) = self.table.lock().entries.get_mut(uid) {
             entry.flags.fully_handled_once = true;
         }
     }
 
     /// Returns the retry state. It stays stored in case the worker fails.
     pub fn retry_state(&self, uid: &str) -> RetryState {
-        self.entries.lock().get(uid).and_then(|entry| entry.retry_state.as_deref().cloned()).unwrap_or_default()
+        self.table.lock().entries.get(uid).and_then(|entry| entry.retry_state.as_deref().cloned()).unwrap_or_default()
     }
 
     /// Replaces the retry state after a cycle.
     pub fn keep_retry_state(&self, uid: &str, retry_state: RetryState) {
-        if let Some(entry) = self.entries.lock().get_mut(uid) {
+        if let Some(entry) = self.table.lock().entries.get_mut(uid) {
             entry.retry_state = retry_state.is_needed().then(|| Box::new(retry_state));
         }
     }
 
     /// Forgets a deleted object; if it is created again, it is a new one.
     pub fn forget(&self, uid: &str) {
-        self.entries.lock().remove(uid);
+        let Table { entries, operator_memos } = &mut *self.table.lock();
+        if let Some(entry) = entries.remove(uid) {
+            operator_memos.give_back(entry.operator_memo);
+        }
     }
 
     /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.entries.lock().len()
+        self.table.lock().entries.len()
     }
 
     /// Tells whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// The operator's memos at the first events of objects, by number. Each is kept as long as one of its objects is remembered.
+#[derive(Debug, Default)]
+struct OperatorMemos {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The number given last. Many objects are first seen in one state of the operator's memo.
+    last: u32,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    memo: Arc<OperatorMemo>,
+    objects: u32,
+}
+
+impl OperatorMemos {
+    /// Returns the number of a memo for a further object.
+    fn take(&mut self, memo: Arc<OperatorMemo>) -> u32 {
+        let is_last = self.slots.get(self.last as usize).is_some_and(|slot| slot.objects > 0 && Arc::ptr_eq(&slot.memo, &memo));
+        if !is_last {
+            self.last = self.free.pop().unwrap_or_else(|| {
+                self.slots.push(Slot::default());
+                u32::try_from(self.slots.len() - 1).expect("there are fewer objects")
+            });
+            self.slots[self.last as usize].memo = memo;
+        }
+        self.slots[self.last as usize].objects += 1;
+        self.last
+    }
+
+    fn get(&self, number: u32) -> Arc<OperatorMemo> {
+        Arc::clone(&self.slots[number as usize].memo)
+    }
+
+    /// Records that an object does not need its memo any more.
+    fn give_back(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        slot.objects -= 1;
+        if slot.objects == 0 {
+            slot.memo = Arc::default();
+            self.free.push(number);
+        }
     }
 }
 
@@ -107,10 +176,14 @@ mod tests {
     /// Whether what remains of a cycle is kept.
     fn is_kept(retry_state: RetryState) -> bool {
         let memories = Memories::default();
-        memories.notice("u", true);
+        see(&memories, "u", true);
         memories.keep_retry_state("u", retry_state);
-        let entries = memories.entries.lock();
-        entries["u"].retry_state.is_some()
+        let table = memories.table.lock();
+        table.entries["u"].retry_state.is_some()
+    }
+
+    fn see(memories: &Memories, uid: &str, by_listing: bool) -> cause::Memory {
+        memories.notice(uid, by_listing, Arc::default).flags
     }
 
     #[test]
@@ -126,14 +199,39 @@ mod tests {
     #[test]
     fn only_the_first_sight_decides_how_an_object_was_noticed() {
         let memories = Memories::default();
-        memories.notice("u", true);
-        memories.notice("u", false);
-        memories.notice("v", false);
-        memories.notice("v", true);
-        assert!(memories.flags("u").noticed_by_listing && !memories.flags("v").noticed_by_listing);
+        assert!(see(&memories, "u", true).noticed_by_listing && see(&memories, "u", false).noticed_by_listing);
+        assert!(!see(&memories, "v", false).noticed_by_listing && !see(&memories, "v", true).noticed_by_listing);
         assert_eq!(memories.len(), 2);
+        memories.mark_handled("u");
+        assert!(see(&memories, "u", false).fully_handled_once);
         memories.forget("u");
         memories.forget("v");
-        assert!(memories.is_empty() && memories.flags("u") == cause::Memory::default());
+        assert!(memories.is_empty());
+        assert_eq!(see(&memories, "u", false), cause::Memory::default());
+    }
+
+    #[test]
+    fn an_object_keeps_the_operators_memo_of_its_first_event_until_it_is_forgotten() {
+        let memories = Memories::default();
+        let [first, second, third] = [(); 3].map(|()| Arc::new(OperatorMemo::default()));
+        let see = |uid, memo: &Arc<OperatorMemo>| memories.notice(uid, false, || Arc::clone(memo)).operator_memo;
+        for (uid, memo) in [("a", &first), ("b", &first), ("c", &second)] {
+            assert!(Arc::ptr_eq(&see(uid, memo), memo));
+        }
+        assert!(Arc::ptr_eq(&see("a", &third), &first) && Arc::ptr_eq(&see("c", &third), &second));
+        memories.forget("c");
+        assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (2, 1), "one for each memo, not for each object");
+        assert!(Arc::ptr_eq(&see("c", &third), &third), "the object was created again");
+        memories.forget("a");
+        assert!(Arc::ptr_eq(&see("b", &third), &first));
+        memories.forget("b");
+        memories.forget("c");
+        assert_eq!([first, second, third].map(|memo| Arc::strong_count(&memo)), [1, 1, 1]);
+        assert_eq!(memories.table.lock().operator_memos.slots.len(), 2, "slots are used again");
+    }
+
+    #[test]
+    fn an_idle_object_takes_sixteen_bytes_beside_its_uid() {
+        assert_eq!(size_of::<Entry>(), 16);
     }
 }

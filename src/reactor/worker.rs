@@ -14,12 +14,12 @@ use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
-use crate::script::Object;
+use crate::script::{Object, ObjectMemo};
 
 use super::cycle::{self, Cycle, Served};
 use super::echo::Echo;
 use super::mailbox::{Event, Mailbox};
-use super::memory::{Memories, RetryState};
+use super::memory::{Memories, Noticed, RetryState};
 use crate::engines::effects::{Effects, IndexEvent};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
@@ -65,7 +65,7 @@ pub struct Worker<W: Effects> {
     /// The object's unique id.
     pub uid: Arc<str>,
     /// The key of the object's memo.
-    pub memo: Arc<str>,
+    pub memo_key: Arc<str>,
     /// Its settings.
     pub settings: Arc<WorkerSettings>,
     /// Ends running calls.
@@ -132,9 +132,13 @@ impl<W: Effects> Worker<W> {
     ///
     /// Errors and panics are left to the processing of the event, which repeats the failed indexing.
     pub async fn index_ahead(&mut self) {
-        let Some(event) = self.mailbox.first().filter(|_| self.is_of_indexed_kind()) else { return };
+        let Some(event) = self.mailbox.first().filter(|event| event.event_kind != EventKind::Deleted) else { return };
+        let noticed = self.notice(&event);
+        if !self.is_of_indexed_kind() {
+            return;
+        }
         if let Ok(body) = (self.read)(&event.raw, &self.served.resource) {
-            let indexed = AssertUnwindSafe(self.index(&event, &body)).catch_unwind().await;
+            let indexed = AssertUnwindSafe(self.index(&event, &body, &noticed)).catch_unwind().await;
             self.is_indexed_ahead = matches!(indexed, Ok(Ok(())));
         }
         event.unblock();
@@ -154,15 +158,20 @@ impl<W: Effects> Worker<W> {
         !self.served.handlers.indexing.is_empty()
     }
 
-    async fn index(&self, event: &Event, body: &Body) -> Result<(), Error> {
-        let event_kind = event.event_kind;
-        if event_kind != EventKind::Deleted {
-            self.memories.notice(&self.uid, event_kind == EventKind::Listed);
-        }
-        let object = Object { resource: Arc::clone(&self.served.resource), body: body.clone(), memo: Arc::clone(&self.memo) };
+    /// Records an event of the object before anything else waits: the first one decides what its memo begins with.
+    fn notice(&self, event: &Event) -> Noticed {
+        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed, || self.world.operator_memo())
+    }
+
+    fn memo(&self, noticed: &Noticed) -> ObjectMemo {
+        ObjectMemo { key: Arc::clone(&self.memo_key), origin: Arc::clone(&noticed.operator_memo) }
+    }
+
+    async fn index(&self, event: &Event, body: &Body, noticed: &Noticed) -> Result<(), Error> {
+        let object = Object { resource: Arc::clone(&self.served.resource), body: body.clone(), memo: self.memo(noticed) };
         let event = IndexEvent {
             object: &object,
-            event_kind,
+            event_kind: event.event_kind,
             handlers: &self.served.handlers.indexing,
             default_backoff: self.served.default_backoff,
             stop: &self.stop,
@@ -211,6 +220,7 @@ impl<W: Effects> Worker<W> {
             return self.skip(&event, is_last);
         }
         self.expected.echo = None;
+        let noticed = self.notice(&event);
         let body = match (self.read)(&event.raw, &self.served.resource) {
             Ok(body) => body,
             Err(error) => return self.pass_over(&event, &error).await,
@@ -221,7 +231,7 @@ impl<W: Effects> Worker<W> {
         let now = self.world.clock().now();
         let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
         self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
-        let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body).await };
+        let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body, &noticed).await };
         event.unblock();
         if let Err(error) = indexed {
             return self.fail_indexing(&body, error).await;
@@ -229,7 +239,7 @@ impl<W: Effects> Worker<W> {
         if !self.await_readiness().await {
             return;
         }
-        let (version, echo) = self.process(event.event_kind, body).await;
+        let (version, echo) = self.process(event.event_kind, body, &noticed).await;
         if let Some(version) = version
             && !self.settings.consistency_timeout.is_zero()
         {
@@ -284,9 +294,8 @@ impl<W: Effects> Worker<W> {
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
             self.report_cycle(&body, None);
-            return self.world.forget(&self.memo);
+            return self.world.forget(&self.memo_key);
         }
-        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed);
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
             let message = Message::error(format!("The object cannot be read and is not handled: {error}"));
@@ -307,9 +316,7 @@ impl<W: Effects> Worker<W> {
     }
 
     /// Runs one cycle, unless the object is paused after errors. Returns the version to wait for, and the echo to skip until then.
-    async fn process(&mut self, event_kind: EventKind, body: Body) -> (Option<String>, Option<Echo>) {
-        self.memories.notice(&self.uid, event_kind == EventKind::Listed);
-        let memory = self.memories.flags(&self.uid);
+    async fn process(&mut self, event_kind: EventKind, body: Body, noticed: &Noticed) -> (Option<String>, Option<Echo>) {
         let mut retry_state = self.memories.retry_state(&self.uid);
         retry_state.is_unreadable = false;
         if event_kind == EventKind::Deleted {
@@ -324,11 +331,11 @@ impl<W: Effects> Worker<W> {
                 served: &self.served,
                 event_kind,
                 body,
-                memory,
+                memory: noticed.flags,
                 consistent_at: self.expected.until,
                 mailbox: &self.mailbox,
                 stop: self.stop.clone(),
-                memo: Arc::clone(&self.memo),
+                memo: self.memo(noticed),
                 span: self.span.clone(),
             };
             let mut ended = AssertUnwindSafe(cycle.run(retry_state.remaining.clone())).catch_unwind().await;
@@ -362,7 +369,7 @@ impl<W: Effects> Worker<W> {
             if !has_succeeded {
                 self.report_cycle(&seen, None);
             }
-            self.world.forget(&self.memo);
+            self.world.forget(&self.memo_key);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
         }

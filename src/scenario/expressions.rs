@@ -9,7 +9,7 @@ use crate::handling::{Candidate, Predicate, Reason};
 use crate::kit::Clock;
 use crate::object::Body;
 use crate::script::host::{self, Threads};
-use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, Program, Subject};
+use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, ObjectMemo, Program, Subject};
 
 /// An expression applied to a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ impl Interpreter {
     pub(super) async fn evaluate(&self, question: &Question) -> Result<bool, String> {
         let candidate = question.value.clone().map_or(Candidate::Absent, Candidate::Value);
         // The expressions see only the value; the object is empty.
-        let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: Arc::from("expectations") };
+        let object = Object { resource: Arc::default(), body: Body::from(json!({})), memo: ObjectMemo::empty("expectations") };
         let subject = Subject::Change { object, reason: Reason::Noop, change: Arc::default() };
         self.host.evaluate(&self.scripts, &subject, Evaluation { predicate: question.predicate, candidate }).await
     }

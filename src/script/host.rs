@@ -14,6 +14,7 @@ use super::api::{Api, Credentials};
 use super::call::{Call, Evaluation, Returned};
 use super::declaration::BindingKind;
 use super::index::Indexes;
+use super::memo::{self, OperatorMemo};
 use super::problem::Problem;
 use super::program::Program;
 use super::stopped::Stopped;
@@ -119,6 +120,7 @@ impl Default for Options {
 pub struct Host {
     threads: Vec<Worker>,
     fibers: Fibers,
+    operator_memo: memo::Current,
     generations: AtomicU64,
 }
 
@@ -167,12 +169,13 @@ impl Host {
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, credentials, fibers } = options;
-        let settings = ThreadSettings { clock, seed, api, credentials, memory: Arc::default(), shared: Arc::default() };
+        let operator_memo = memo::Current::default();
+        let settings = ThreadSettings { clock, seed, api, credentials, operator_memo: Arc::clone(&operator_memo), shared: Arc::default() };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
-        Ok(Self { threads, fibers, generations: AtomicU64::new(0) })
+        Ok(Self { threads, fibers, operator_memo, generations: AtomicU64::new(0) })
     }
 
     /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
@@ -252,9 +255,14 @@ impl Host {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Drops the memory of a deleted object.
+    /// Returns the present state of the operator's memo.
+    pub fn operator_memo(&self) -> Arc<OperatorMemo> {
+        Arc::clone(&self.operator_memo.read())
+    }
+
+    /// Drops the memo of a deleted object, by its key.
     pub fn forget(&self, memo: &Arc<str>) {
-        // A thread that has ended has no memories.
+        // A thread that has ended has no memos.
         let _ = self.thread_of(memo).send(Job::Forget(Arc::clone(memo)));
     }
 

@@ -1,91 +1,161 @@
 //! Memories of objects: plain data that all calls of an object share during the life of the process.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use rhai::{Dynamic, Map};
+use rhai::{Array, Dynamic, Map};
 
+use super::convert;
+use super::json::NotJson;
 use super::plain::Plain;
 
 pub(super) mod methods;
 
-/// The key of the operator's own memory; objects' memories begin as copies of it.
-pub(super) const OPERATOR: &str = "";
+/// A state of the operator's memo. Successive states share the values that have not changed.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorMemo(BTreeMap<Arc<str>, Plain>);
 
-/// The operator's memory, shared by all script threads.
-pub(super) type Shared = Arc<RwLock<OperatorMemory>>;
+/// The current state of the operator's memo, shared by all script threads.
+pub(super) type Current = Arc<RwLock<Arc<OperatorMemo>>>;
 
-/// The operator's memory, and how often it has changed.
-#[derive(Debug, Default)]
-pub(super) struct OperatorMemory {
-    data: Plain,
-    changes: u64,
+/// Identifies the memo of an object. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ObjectMemo {
+    /// Its key, which all calls of the object share.
+    pub key: Arc<str>,
+    /// The operator's memo at the first event of the object, of which the object's memo is a copy. It is copied by the first write.
+    pub origin: Arc<OperatorMemo>,
 }
 
-/// The memories of the objects of one script thread. An object that never writes to its memory has none.
+impl ObjectMemo {
+    /// Returns a memo that begins empty.
+    pub fn empty(key: impl Into<Arc<str>>) -> Self {
+        Self { key: key.into(), origin: Arc::default() }
+    }
+}
+
+/// Whose memo a call has.
+#[derive(Debug, Clone)]
+pub(super) enum MemoOwner {
+    /// The operator: in activities and schedules.
+    Operator,
+    /// An object.
+    Object(ObjectMemo),
+}
+
+/// The memos of one script thread: those of its objects, and the operator's. An object that never writes to its memo has none here.
 pub struct Memos {
-    table: RefCell<HashMap<Arc<str>, Map>>,
-    operator: Shared,
-    /// The operator's memory as this thread has read it last, and the number of its changes then: every object without a memory of its own
-    /// reads it.
-    read: RefCell<Option<(u64, Map)>>,
+    written: RefCell<HashMap<Arc<str>, Map>>,
+    operator: Current,
 }
 
 impl Memos {
-    /// Returns an empty table with the operator's memory.
-    pub(super) fn new(operator: Shared) -> Self {
-        Self { table: RefCell::default(), operator, read: RefCell::default() }
+    /// Returns an empty table with the operator's memo.
+    pub(super) fn new(operator: Current) -> Self {
+        Self { written: RefCell::default(), operator }
     }
 
-    /// Drops the memory of an object.
-    pub fn forget(&self, name: &str) {
-        let mut table = self.table.borrow_mut();
-        table.remove(name);
-        if table.is_empty() {
-            table.shrink_to_fit();
+    /// Drops the memo of an object, by its key.
+    pub fn forget(&self, key: &str) {
+        let mut written = self.written.borrow_mut();
+        written.remove(key);
+        if written.is_empty() {
+            written.shrink_to_fit();
         }
     }
 
-    /// Returns the number of objects that have a memory here.
+    /// Returns the number of objects that have a memo here.
     pub fn len(&self) -> usize {
-        self.table.borrow().len()
+        self.written.borrow().len()
     }
 
-    /// Looks at the operator's memory.
-    fn read_operator<T>(&self, look: impl FnOnce(&Map) -> T) -> T {
-        let operator = self.operator.read();
-        let mut read = self.read.borrow_mut();
-        let is_current = read.as_ref().is_some_and(|(changes, _)| *changes == operator.changes);
-        if !is_current {
-            *read = Some((operator.changes, operator.data.to_dynamic().try_cast().unwrap_or_default()));
-        }
-        drop(operator);
-        let (_, map) = read.as_ref().expect("it was just read");
-        look(map)
-    }
-
-    fn read<T>(&self, name: &str, look: impl FnOnce(&Map) -> T) -> T {
-        match self.table.borrow().get(name) {
-            Some(map) => look(map),
-            None => self.read_operator(look),
+    fn read<T>(&self, owner: &MemoOwner, look: impl FnOnce(Content<'_>) -> T) -> T {
+        match owner {
+            MemoOwner::Operator => look(Content::Operator(&self.operator.read())),
+            MemoOwner::Object(memo) => match self.written.borrow().get(&memo.key) {
+                Some(map) => look(Content::Object(map)),
+                None => look(Content::Operator(&memo.origin)),
+            },
         }
     }
 
-    fn change<T>(&self, name: &Arc<str>, change: impl FnOnce(&mut Map) -> T) -> T {
-        let mut table = self.table.borrow_mut();
-        let map = table.entry(Arc::clone(name)).or_insert_with(|| self.read_operator(Map::clone));
-        let result = change(map);
-        if &**name == OPERATOR
-            && let Ok(data) = Plain::of(&Dynamic::from(map.clone()), |_| None)
-        {
-            let mut operator = self.operator.write();
-            operator.data = data;
-            operator.changes += 1;
+    fn insert(&self, owner: &MemoOwner, key: &str, value: &Dynamic) -> Result<(), NotJson> {
+        match owner {
+            MemoOwner::Operator => {
+                let data = convert::to_data(value)?;
+                self.change_operator(|values| drop(values.insert(key.into(), data)));
+            }
+            MemoOwner::Object(memo) => {
+                let value = convert::to_plain(value)?;
+                self.change_object(memo, |map| drop(map.insert(key.into(), value)));
+            }
         }
-        result
+        Ok(())
+    }
+
+    fn remove(&self, owner: &MemoOwner, key: &str) {
+        match owner {
+            MemoOwner::Operator => self.change_operator(|values| drop(values.remove(key))),
+            MemoOwner::Object(memo) => self.change_object(memo, |map| drop(map.remove(key))),
+        }
+    }
+
+    /// Objects may have the current state as the origin of their memos: then it is copied.
+    fn change_operator(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, Plain>)) {
+        change(&mut Arc::make_mut(&mut self.operator.write()).0);
+    }
+
+    fn change_object(&self, memo: &ObjectMemo, change: impl FnOnce(&mut Map)) {
+        let mut written = self.written.borrow_mut();
+        change(written.entry(Arc::clone(&memo.key)).or_insert_with(|| Content::Operator(&memo.origin).to_map()));
+    }
+}
+
+/// The content of a memo.
+enum Content<'a> {
+    /// The operator's memo, or that of an object that has not written to it.
+    Operator(&'a OperatorMemo),
+    /// The memo of an object.
+    Object(&'a Map),
+}
+
+impl Content<'_> {
+    fn get(&self, key: &str) -> Option<Dynamic> {
+        match self {
+            Self::Operator(memo) => memo.0.get(key).map(Plain::to_dynamic),
+            Self::Object(map) => map.get(key).cloned(),
+        }
+    }
+
+    fn contains(&self, key: &str) -> bool {
+        match self {
+            Self::Operator(memo) => memo.0.contains_key(key),
+            Self::Object(map) => map.contains_key(key),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Operator(memo) => memo.0.len(),
+            Self::Object(map) => map.len(),
+        }
+    }
+
+    fn keys(&self) -> Array {
+        match self {
+            Self::Operator(memo) => memo.0.keys().map(|key| (&**key).into()).collect(),
+            Self::Object(map) => map.keys().map(|key| key.as_str().into()).collect(),
+        }
+    }
+
+    fn to_map(&self) -> Map {
+        match self {
+            Self::Operator(memo) => memo.0.iter().map(|(key, value)| ((&**key).into(), value.to_dynamic())).collect(),
+            Self::Object(map) => (*map).clone(),
+        }
     }
 }
 
@@ -93,18 +163,22 @@ impl Memos {
 #[derive(Clone)]
 pub(super) struct Memo {
     memos: Rc<Memos>,
-    name: Arc<str>,
+    owner: MemoOwner,
     is_writable: bool,
 }
 
 impl Memo {
-    /// Returns the memory of an object.
-    pub(super) fn new(memos: Rc<Memos>, name: Arc<str>, is_writable: bool) -> Self {
-        Self { memos, name, is_writable }
+    /// Returns the memo of an object, or of the operator.
+    pub(super) fn new(memos: Rc<Memos>, owner: MemoOwner, is_writable: bool) -> Self {
+        Self { memos, owner, is_writable }
     }
 
     /// Returns a copy of all of it.
     pub(super) fn snapshot(&self) -> Dynamic {
-        self.memos.read(&self.name, |map| map.clone().into())
+        self.read(|content| content.to_map()).into()
+    }
+
+    fn read<T>(&self, look: impl FnOnce(Content<'_>) -> T) -> T {
+        self.memos.read(&self.owner, look)
     }
 }

@@ -7,13 +7,16 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::declaration::BindingKind;
-use super::memo::OPERATOR;
+use super::memo::{MemoOwner, ObjectMemo};
 use super::stopped::Stopped;
 use crate::handling::{Change, Reason};
 use crate::object::{Body, EventKind, FieldPath, ObjectKey, Resource};
 
 /// The operation of an admission request whose object does not exist yet.
 const CREATE: &str = "CREATE";
+
+/// The key of the turns of the operator's calls. Keys of objects are not empty.
+const OPERATOR_TURN: &str = "";
 
 /// The subject of a call. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -50,8 +53,8 @@ pub enum Subject {
         resource: Arc<Resource>,
         /// The newest state of the object.
         live: Arc<LiveBody>,
-        /// The key of the object's memo, which all calls of the object share.
-        memo: Arc<str>,
+        /// The object's memo, which all calls of the object share.
+        memo: ObjectMemo,
         /// Asks the function to stop.
         stopped: Stopped,
     },
@@ -109,9 +112,9 @@ pub struct Object {
     pub resource: Arc<Resource>,
     /// The object.
     pub body: Body,
-    /// The key of the object's memo, which all calls of the object share. An object that is being created has no identity yet: its key is
-    /// that of the admission request, and the memo ends with the call.
-    pub memo: Arc<str>,
+    /// The object's memo, which all calls of the object share. An object that is being created has no identity yet: the key is that of the
+    /// admission request, and the memo ends with the call.
+    pub memo: ObjectMemo,
 }
 
 /// The data of an admission request besides its object.
@@ -254,20 +257,20 @@ impl Subject {
         }
     }
 
-    /// Returns the key of the call's memo; conversions have none.
-    pub fn memo(&self) -> Option<Arc<str>> {
+    /// Returns whose memo the call has; conversions have none.
+    pub(super) fn memo(&self) -> Option<MemoOwner> {
         match self {
             Self::Conversion { .. } => None,
-            Self::Activity { .. } | Self::Schedule { .. } => Some(Arc::from(OPERATOR)),
-            Self::Background { memo, .. } => Some(Arc::clone(memo)),
-            other => other.object().map(|object| Arc::clone(&object.memo)),
+            Self::Activity { .. } | Self::Schedule { .. } => Some(MemoOwner::Operator),
+            Self::Background { memo, .. } => Some(MemoOwner::Object(memo.clone())),
+            other => other.object().map(|object| MemoOwner::Object(object.memo.clone())),
         }
     }
 
     /// Returns the key of a memo that ends with the call: for an object that is being created.
     pub fn temporary_memo(&self) -> Option<&str> {
         match self {
-            Self::Review { object, request, .. } if request.operation == CREATE => Some(&object.memo),
+            Self::Review { object, request, .. } if request.operation == CREATE => Some(&object.memo.key),
             _ => None,
         }
     }
@@ -279,7 +282,10 @@ impl Subject {
     pub fn turn(&self) -> Arc<str> {
         match self {
             Self::Conversion { body, .. } => Arc::from(format!("conversion/{}", ObjectKey::of(body).uid)),
-            other => other.memo().unwrap_or_default(),
+            other => match other.memo() {
+                Some(MemoOwner::Object(memo)) => memo.key,
+                Some(MemoOwner::Operator) | None => OPERATOR_TURN.into(),
+            },
         }
     }
 
@@ -309,7 +315,7 @@ mod tests {
 
     fn object(uid: &str) -> Object {
         let body = Body::from(json!({"metadata": {"name": "a", "uid": uid}, "spec": {"x": 1}}));
-        Object { resource: Arc::default(), body, memo: format!("op/{uid}").into() }
+        Object { resource: Arc::default(), body, memo: ObjectMemo::empty(format!("op/{uid}")) }
     }
 
     #[test]
@@ -327,7 +333,7 @@ mod tests {
         let schedule = Subject::Schedule { scheduled_at: Timestamp::UNIX_EPOCH, settings: Arc::default() };
         assert_eq!(startup.turn(), schedule.turn());
         let conversion = Subject::Conversion { resource: Arc::default(), body: object("1").body, version: "v2".into() };
-        assert_eq!(conversion.memo(), None);
+        assert!(conversion.memo().is_none());
         assert_eq!(&*conversion.turn(), "conversion/1");
     }
 

@@ -61,7 +61,7 @@ pub(super) enum Job {
     Evaluate(Box<EvaluateJob<bool>>),
     /// Evaluate an expression of a delay.
     EvaluateDelay(Box<EvaluateJob<Duration>>),
-    /// Drop the memory of an object.
+    /// Drop the memo of an object, by its key.
     Forget(Arc<str>),
     /// Apply or drop a transformation of a body.
     Transform(TransformJob),
@@ -128,8 +128,8 @@ pub(super) struct ThreadSettings {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// The operator's memory.
-    pub memory: memo::Shared,
+    /// The operator's memo.
+    pub operator_memo: memo::Current,
     /// The operator's shared data.
     pub shared: Arc<SharedData>,
 }
@@ -147,7 +147,7 @@ pub(super) struct Thread {
 impl Thread {
     /// Returns a thread. `jobs` is a sender to itself.
     pub(super) fn new(settings: ThreadSettings, jobs: mpsc::WeakUnboundedSender<Job>) -> Rc<Self> {
-        let memos = Rc::new(Memos::new(Arc::clone(&settings.memory)));
+        let memos = Rc::new(Memos::new(Arc::clone(&settings.operator_memo)));
         // If the thread has ended, its transformations are gone.
         let send = Arc::new(move |job| drop(jobs.upgrade().map(|jobs| jobs.send(Job::Transform(job)))));
         Rc::new(Self {

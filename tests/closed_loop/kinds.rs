@@ -55,9 +55,9 @@ fn an_object_without_a_handler_is_remembered_until_it_is_gone_and_gets_no_worker
             let mut sink = KindSink::new(Arc::clone(&kind));
             see(&scene, &mut sink, event_kind).await;
             assert!(kind.queues.is_empty(), "nothing is to be done");
-            let flags = kind.memories.flags("u1");
+            let flags = kind.memories.notice("u1", false, Arc::default).flags;
             let renewed = self::kind(&scene).with_memories(Arc::clone(&kind.memories));
-            assert_eq!(renewed.memories.flags("u1"), flags, "a kind that is served anew remembers its objects");
+            assert_eq!(renewed.memories.notice("u1", false, Arc::default).flags, flags, "a kind that is served anew remembers its objects");
             assert_eq!(kind.memories.len(), 1);
             see(&scene, &mut sink, EventKind::Deleted).await;
             assert!(kind.memories.is_empty());

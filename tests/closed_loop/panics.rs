@@ -17,7 +17,7 @@ use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
-use kopfd::script::{Call, Evaluation, Returned, Subject};
+use kopfd::script::{Call, Evaluation, OperatorMemo, Returned, Subject};
 use serde_json::{Value, json};
 
 use crate::world::scripted::ScriptedWorld;
@@ -94,6 +94,11 @@ impl Scripts for Panicking {
     fn evaluate<'a>(&'a self, subject: &'a Subject, evaluation: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
         point("evaluate");
         self.world.evaluate(subject, evaluation)
+    }
+
+    fn operator_memo(&self) -> Arc<OperatorMemo> {
+        point("operator_memo");
+        Arc::default()
     }
 
     fn forget(&self, _memo: &Arc<str>) {

@@ -1,5 +1,6 @@
 //! Objects that cannot be parsed: they are reported once, and their deletion is not blocked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::object::EventKind;
@@ -40,7 +41,8 @@ fn an_object_that_is_nested_too_deeply_is_reported_once_and_can_be_deleted() {
             server.delete().await;
             tokio::time::sleep(Duration::from_mins(1)).await;
             assert_eq!(server.object()["metadata"]["finalizers"], json!(["others.dev/one"]));
-            assert!(scene.memories.flags("u1").noticed_by_listing, "handlers of resumptions are called once it can be read");
+            let noticed = scene.memories.notice("u1", false, Arc::default);
+            assert!(noticed.flags.noticed_by_listing, "handlers of resumptions are called once it can be read");
             server.merge(&json!({"metadata": {"finalizers": null}})).await;
             tokio::time::sleep(Duration::from_mins(1)).await;
         };

@@ -1,6 +1,7 @@
 //! The cause of one event, and the facts of its cycle.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kopfd::handling::filter::View;
@@ -33,7 +34,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     };
     same_facts(expected, &scene, &body, event_kind, memory)?;
     let uid = body.uid().unwrap_or_default();
-    scene.memories.notice(uid, memory.noticed_by_listing);
+    scene.memories.notice(uid, memory.noticed_by_listing, Arc::default);
     if memory.fully_handled_once {
         scene.memories.mark_handled(uid);
     }
@@ -110,7 +111,7 @@ fn same_cycle(expected: &Value, scene: &Scene, uid: &str, forgotten: Option<caus
     let found = json!({
         "finalizer": finalizer.collect::<Vec<_>>().last(),
         "called": called.into_iter().filter(|id| !is_daemon(id)).collect::<Vec<_>>(),
-        "fully_handled_once_after": forgotten.unwrap_or_else(|| scene.memories.flags(uid)).fully_handled_once,
+        "fully_handled_once_after": forgotten.unwrap_or_else(|| scene.memories.notice(uid, false, Arc::default).flags).fully_handled_once,
         "diffbase_written": patches.iter().any(is_written),
         "requests": world.timeline.with("patch").len(),
     });

@@ -291,6 +291,32 @@ fn calls_of_the_operator_share_its_memo_and_objects_begin_with_a_copy() {
 }
 
 #[test]
+fn an_object_has_the_operators_memo_of_its_first_event_on_every_thread() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let found = runtime.block_on(async {
+        let operator = Operator::new("").runs_for(BindingKind::Schedule, "memo.round = (memo.round ?? 0) + 1;");
+        let operator = operator.runs("return [memo.round, memo.keys()];").runs("memo.own = true; return memo.copy();");
+        let world = operator.start_on(Threads::Own(3)).await.unwrap();
+        let mut objects = Vec::new();
+        for round in 0..8 {
+            objects.push((round, world.creation(&format!("u-{round}"))));
+            world.call_for(0, subject(&world, BindingKind::Schedule)).await;
+        }
+        let mut found = Vec::new();
+        for (round, object) in objects {
+            let read = result(world.call_for(1, object.clone()).await);
+            let written = result(world.call_for(2, object).await);
+            found.push((round, read, written));
+        }
+        found
+    });
+    for (round, read, written) in found {
+        let expected = if round == 0 { (json!([null, []]), json!({"own": true})) } else { (json!([round, ["round"]]), json!({"own": true, "round": round})) };
+        assert_eq!((read, written), expected);
+    }
+}
+
+#[test]
 fn only_a_startup_activity_changes_settings() {
     let text = "settings.posting.enabled = true; settings.posting.level += 10; return settings.posting.level;";
     let returned = in_virtual_time(run(BindingKind::Startup, text, |world| subject(world, BindingKind::Startup)));

@@ -12,7 +12,7 @@ use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::script::{
-    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, Options, Problem, Program,
+    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, ObjectMemo, Options, Problem, Program,
     Returned, Subhandling, Subject, Threads,
 };
 use serde_json::{Value, json};
@@ -120,10 +120,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns the object with this memo.
+    /// Returns the object at its first event, with this key of its memo.
     pub(crate) fn object(&self, memo: &str) -> Object {
+        let memo = ObjectMemo { key: memo.into(), origin: self.host.operator_memo() };
         let resource = Resource { group: "example.com".into(), version: "v1".into(), plural: "examples".into(), ..Resource::default() };
-        Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo: memo.into() }
+        Object { resource: Arc::new(resource), body: Body::from(self.body.clone()), memo }
     }
 
     /// Returns the creation of the object.

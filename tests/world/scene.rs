@@ -84,7 +84,7 @@ impl Scene {
     /// Makes the operator forget that it has handled the object in this run: a defect.
     pub(crate) fn forget_handling(&self) {
         self.memories.forget(&self.uid);
-        self.memories.notice(&self.uid, true);
+        self.memories.notice(&self.uid, true, Arc::default);
     }
 
     /// Returns a worker for the object.
@@ -95,7 +95,7 @@ impl Scene {
             memories: Arc::clone(&self.memories),
             mailbox: Arc::clone(&self.mailbox),
             uid: Arc::clone(&self.uid),
-            memo: Arc::clone(&self.uid),
+            memo_key: Arc::clone(&self.uid),
             settings: Arc::clone(&self.settings),
             stop: Stop::new(),
             span: tracing::Span::none(),

@@ -12,13 +12,13 @@ use super::running::RunningTask;
 use crate::engines::effects::ObjectEvent;
 use crate::handling::Change;
 use crate::object::{Body, Resource};
-use crate::script::LiveBody;
+use crate::script::{LiveBody, ObjectMemo};
 
 /// The state of one object from its first event to its deletion.
 #[derive(Debug)]
 pub(super) struct ObjectTasks {
-    /// The key of the object's memo.
-    pub memo: Arc<str>,
+    /// The object's memo.
+    pub memo: ObjectMemo,
     /// When the object has changed last, as far as timers with an idle time are concerned.
     changed_at: watch::Sender<Instant>,
     state: Mutex<State>,
@@ -39,7 +39,7 @@ struct State {
 
 impl ObjectTasks {
     /// Returns an object at its first event.
-    pub(super) fn new(memo: Arc<str>) -> Arc<Self> {
+    pub(super) fn new(memo: ObjectMemo) -> Arc<Self> {
         Arc::new(Self { memo, changed_at: watch::Sender::new(Instant::now()), state: Mutex::default() })
     }
 

@@ -76,8 +76,8 @@ impl<W: Effects> Drop for Task<W> {
         let is_requested = running.stopped.is_set() || registry.halt().is_some();
         registry.remove(*number);
         // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is no longer its own.
-        if object.end(&running.handler.id, is_requested) && !world.follows(&object.memo) {
-            world.forget(&object.memo);
+        if object.end(&running.handler.id, is_requested) && !world.follows(&object.memo.key) {
+            world.forget(&object.memo.key);
         }
         let (body, handler) = (&live.get(), &*running.handler);
         running.span.in_scope(|| world.events().emit(&EngineEvent::TaskEnded { body, handler, is_requested }));
@@ -318,7 +318,7 @@ impl<W: Effects> Task<W> {
 
     fn subject(&self) -> Subject {
         let Parts { object, running, live, .. } = &self.parts;
-        let memo = Arc::clone(&object.memo);
+        let memo = object.memo.clone();
         Subject::Background { resource: object.resource(), live: Arc::clone(live), memo, stopped: running.stopped.clone() }
     }
 

@@ -15,7 +15,7 @@ use crate::handling::timer::{Rhythm, Schedule};
 use crate::handling::{Change, On, SpawningHandlers, Verdict};
 use crate::kit::Clock;
 use crate::object::{Body, BodyFunction, Patch, Reply, Resource, Transform};
-use crate::script::{Call, Evaluation, Object, Returned};
+use crate::script::{Call, Evaluation, Object, ObjectMemo, Returned};
 use crate::telemetry::OperatorMetrics;
 
 /// What a call does.
@@ -103,7 +103,7 @@ impl World {
     async fn demand(&self, event_kind: EventKind, metadata: Value) -> BackgroundDemand {
         let mut body = json!({"metadata": {"name": "x", "uid": "u"}});
         body["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
-        let object = Object { resource: Arc::default(), body: Body::from(body), memo: Arc::from("op/u") };
+        let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("op/u") };
         let handlers = SpawningHandlers::of([Arc::clone(&self.handler)]);
         let event = ObjectEvent { object: &object, event_kind, change: &Change::default(), handlers: &handlers };
         self.tasks().update(event).await.unwrap()

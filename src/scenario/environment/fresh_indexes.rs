@@ -14,7 +14,7 @@ use crate::object::{Body, EventKind, ObjectKey, namespace};
 use crate::scenario::invariants::resource_of;
 use crate::scenario::model::Scenario;
 use crate::script::host::{self, Threads};
-use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, Program, Returned, Subject};
+use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Program, Returned, Subject};
 
 /// Calls index functions outside of an operator.
 struct Caller {
@@ -73,7 +73,7 @@ async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock:
     let handlers: Vec<Arc<Handler>> = operator.indexes.iter().cloned().map(Arc::new).collect();
     for (body, resource) in objects(api, scenario) {
         let of_kind = IndexingHandlers::of(handlers.iter().filter(|handler| handler.concerns(&resource)).cloned());
-        let memo = Arc::from(format!("{}/{}", operator.name, ObjectKey::of(&body).uid));
+        let memo = ObjectMemo::empty(format!("{}/{}", operator.name, ObjectKey::of(&body).uid));
         let event = IndexEvent {
             object: &Object { resource: Arc::new(resource), body, memo },
             event_kind: EventKind::Listed,

@@ -17,6 +17,7 @@ use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
+use crate::script::memo::ObjectMemo;
 use crate::script::subject::{Object, Subject};
 
 /// Returns the JSON of a script's value, or the text of its error with the position.
@@ -248,7 +249,7 @@ async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
     let budget = Rc::new(Budget::new(&Limits { api_calls: 5, ..Limits::default() }, Stop::new()));
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
-    let object = Object { resource: Arc::default(), body: Body::from(body), memo: "u".into() };
+    let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };
     let subject = Subject::Event { object, event_kind: EventKind::Added };
     let context = Context::new(environment, budget, Mode::Function).about(subject, tracing::Span::none());
     plain(run_in(context, script).await)

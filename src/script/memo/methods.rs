@@ -25,44 +25,44 @@ pub(crate) fn register(engine: &mut Engine) {
 
 impl Memo {
     fn get(&mut self, key: ImmutableString) -> Dynamic {
-        self.memos.read(&self.name, |map| map.get(key.as_str()).cloned().unwrap_or_default())
+        self.read(|content| content.get(&key)).unwrap_or_default()
     }
 
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
-        let value = convert::to_plain(&value).map_err(|error| Failure::argument(format!("a memo holds plain data only: {error}")))?;
+        let not_plain = |error| Failure::argument(format!("a memo holds plain data only: {error}"));
         if !self.is_writable {
+            let value = convert::to_json(&value).map_err(not_plain)?;
             // After a chain of calls, the interpreter writes the read value back.
-            let present = convert::to_json(&self.get(key)).ok();
-            return if present == convert::to_json(&value).ok() { Ok(()) } else { Err(read_only()) };
+            return if convert::to_json(&self.get(key)).is_ok_and(|present| present == value) { Ok(()) } else { Err(read_only()) };
         }
-        self.memos.change(&self.name, |map| map.insert(key.as_str().into(), value));
-        Ok(())
+        Ok(self.memos.insert(&self.owner, &key, &value).map_err(not_plain)?)
     }
 
     fn remove(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
         if !self.is_writable {
             return Err(read_only());
         }
-        if !self.contains(key.clone()) {
-            return Ok(Dynamic::UNIT);
+        let value = self.read(|content| content.get(&key));
+        if value.is_some() {
+            self.memos.remove(&self.owner, &key);
         }
-        Ok(self.memos.change(&self.name, |map| map.remove(key.as_str()).unwrap_or_default()))
+        Ok(value.unwrap_or_default())
     }
 
     fn contains(&mut self, key: ImmutableString) -> bool {
-        self.memos.read(&self.name, |map| map.contains_key(key.as_str()))
+        self.read(|content| content.contains(&key))
     }
 
     fn keys(&mut self) -> Array {
-        self.memos.read(&self.name, |map| map.keys().map(|key| key.as_str().into()).collect())
+        self.read(|content| content.keys())
     }
 
     fn values(&mut self) -> Array {
-        self.memos.read(&self.name, |map| map.values().cloned().collect())
+        self.read(|content| content.to_map()).into_values().collect()
     }
 
     fn len(&mut self) -> i64 {
-        self.memos.read(&self.name, |map| map.len() as i64)
+        self.read(|content| content.len() as i64)
     }
 }
 
