@@ -98,6 +98,19 @@ pub enum EngineEvent<'a> {
         /// Whether it was asked to stop. A task that ends on its own is not started again.
         is_requested: bool,
     },
+    /// An attempt of an index function was judged, including one that was not made because of a limit.
+    IndexFunctionJudged {
+        /// The handler.
+        handler: &'a Handler,
+        /// The attempts made before.
+        retry: u64,
+        /// The outcome.
+        outcome: &'a Outcome,
+        /// Whether it has failed with an error that is ignored; the outcome is a success.
+        is_ignored: bool,
+        /// The duration of the call; `None` if it was not made.
+        duration: Option<Duration>,
+    },
     /// A handler of an activity is called.
     ActivityCalled {
         /// The activity.

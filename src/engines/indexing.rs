@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::effects::{Environment, IndexEvent, Scripts};
 use super::error::Error;
-use super::events::EventStream;
+use super::events::{EngineEvent, EventStream};
 use super::readiness::Readiness;
 use super::settling::settled;
 use crate::handling::index::Member;
 use crate::handling::indexing::{self, Effect, FailingIndexers};
-use crate::handling::{Handler, Message, Outcome, Record, attempt, filter};
+use crate::handling::{Handler, Message, Outcome, Record, Verdict, attempt, filter};
 use crate::object::{EventKind, Patch};
 use crate::script::{Call, IndexEntries, Indexes, Subject};
 
@@ -60,7 +61,7 @@ impl Indexer {
         let mut changes = Vec::with_capacity(plan.call.len());
         for handler in plan.call {
             let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(world.clock().now(), None));
-            let (outcome, message, entries) = attempt(world, handler, &record, &event).await?;
+            let (outcome, message, entries) = attempt(world, events, handler, &record, &event).await?;
             log_tersely(events, message);
             let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), world.clock().now());
             changes.push((&handler.id, effect, entries.unwrap_or_default(), record));
@@ -103,18 +104,27 @@ impl Indexer {
 /// Makes one attempt of a handler, unless its limits are reached.
 async fn attempt<W: Scripts + Environment>(
     world: &W,
+    events: &EventStream,
     handler: &Handler,
     record: &Record,
     event: &IndexEvent<'_>,
 ) -> Result<(Outcome, Message, Option<IndexEntries>), Error> {
+    let judged = |outcome: &Outcome, is_ignored, duration| {
+        events.emit(&EngineEvent::IndexFunctionJudged { handler, retry: record.retries, outcome, is_ignored, duration });
+    };
     if let Some((outcome, message)) = attempt::check_limits(handler, record, world.clock().now()) {
+        judged(&outcome, false, None);
         return Ok((outcome, message, None));
     }
+    let began = Instant::now();
     let returned = world.call(handler, call(handler, record, event)).await;
     if returned.is_cancelled {
         return Err(Error::Cancelled);
     }
+    let has_returned = matches!(returned.verdict, Verdict::Returned(_));
     let (outcome, message) = attempt::judge(handler, record, returned.verdict, world.clock().now(), event.default_backoff);
+    let is_ignored = !has_returned && outcome.is_final && outcome.error.is_none();
+    judged(&outcome, is_ignored, Some(began.elapsed()));
     Ok((outcome, message, returned.entries))
 }
 

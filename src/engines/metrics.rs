@@ -94,6 +94,16 @@ impl EventSink for MetricsSink {
                     self.changed(&mut self.state.lock(), uid(body), |waiting| waiting.insert(handler.id.clone()));
                 }
             }
+            EngineEvent::IndexFunctionJudged { handler, retry, outcome, is_ignored, duration } => {
+                if let Some(duration) = duration {
+                    self.metrics.call(&handler.id, duration);
+                }
+                if is_ignored {
+                    self.metrics.attempt(&handler.id, retry, AttemptOutcome::Failed);
+                } else {
+                    self.judged(handler, retry, outcome);
+                }
+            }
             EngineEvent::ActivityCalled { handler, .. } => self.began(String::new(), handler),
             EngineEvent::ActivityJudged { handler, retry, outcome, .. } => {
                 self.ended(String::new(), handler);
@@ -200,6 +210,24 @@ mod tests {
             }
             scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"succeeded\"} 1");
         }
+    }
+
+    #[test]
+    fn attempts_of_index_functions_count_and_ignored_errors_are_failures() {
+        let scene = Scene { handler: Handler::simple("made", On::Index), ..Scene::new() };
+        let (handler, second) = (&scene.handler, Some(Duration::from_secs(1)));
+        let judged = |retry, outcome: Outcome, is_ignored, duration| {
+            scene.sink.accept(&EngineEvent::IndexFunctionJudged { handler, retry, outcome: &outcome, is_ignored, duration });
+        };
+        judged(0, done(), true, second);
+        judged(0, retried(), false, second);
+        judged(1, done(), false, second);
+        judged(2, Outcome { error: Some("too many".to_owned()), ..done() }, false, None);
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"failed\"} 2");
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"retried\"} 1");
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"succeeded\"} 1");
+        scene.shows("kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 2");
+        scene.shows("kopfd_handler_duration_seconds_sum{operator=\"demo\",handler=\"made\"} 3.0");
     }
 
     #[tokio::test(start_paused = true)]
