@@ -38,6 +38,11 @@ pub enum EngineEvent<'a> {
         /// The remaining time of the wait for the operator's last patch; negative if it is over.
         consistency_in: Option<SignedDuration>,
     },
+    /// An object is forgotten: it was deleted, or its kind or namespace is no longer served. It may be repeated after the end of its worker.
+    ObjectForgotten {
+        /// The unique id, or its substitute.
+        uid: &'a str,
+    },
     /// A handler is called.
     HandlerCalled {
         /// The object that the handler gets.

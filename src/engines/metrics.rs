@@ -57,6 +57,13 @@ impl MetricsSink {
         self.metrics.attempt(&handler.id, retry, counted);
     }
 
+    fn gone(&self, uid: String) {
+        self.changed(&mut self.state.lock(), uid, |waiting| {
+            waiting.clear();
+            true
+        });
+    }
+
     /// Changes the handlers of an object that wait, and sets the gauge if that has changed their number.
     fn changed(&self, state: &mut State, uid: String, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
         let before = state.waiting.len();
@@ -116,12 +123,8 @@ impl EventSink for MetricsSink {
                     self.judged(handler, retry, outcome);
                 }
             }
-            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => {
-                self.changed(&mut self.state.lock(), uid(body), |waiting| {
-                    waiting.clear();
-                    true
-                });
-            }
+            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.gone(uid(body)),
+            EngineEvent::ObjectForgotten { uid } => self.gone(uid.to_owned()),
             EngineEvent::TaskEnded { body, handler, .. } => {
                 self.changed(&mut self.state.lock(), uid(body), |waiting| waiting.remove(&handler.id));
             }
@@ -240,6 +243,10 @@ mod tests {
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
         let gone = EngineEvent::ObjectSeen { body: &body("2"), event_kind: EventKind::Deleted, consistency_in: None };
         scene.sink.accept(&gone);
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+        scene.attempt("3", 0, retried()).await;
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        scene.sink.accept(&EngineEvent::ObjectForgotten { uid: "3" });
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::handling::{Handler, On};
-use crate::object::{Body, EventKind};
+use crate::object::{Body, EventKind, ObjectKey};
 use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
@@ -196,6 +196,12 @@ impl ActivityMonitor {
         broken.insert(uid.to_owned(), Broken { object, error: error.to_owned() });
     }
 
+    /// Forgets an object that is deleted or no longer served.
+    fn forget(&self, uid: &str) {
+        self.pending.gone(uid);
+        self.broken.lock().remove(uid);
+    }
+
     /// Returns the objects whose last cycle has failed: no retry is scheduled for them, and they are not handled completely.
     pub fn broken(&self) -> Vec<Broken> {
         self.broken.lock().values().cloned().collect()
@@ -245,7 +251,8 @@ impl ActivityMonitor {
 impl EventSink for ActivityMonitor {
     fn accept(&self, event: &EngineEvent<'_>) {
         match event {
-            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(body),
+            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(&ObjectKey::of(body).uid),
+            EngineEvent::ObjectForgotten { uid } => self.forget(uid),
             // A daemon runs as long as its object exists: nothing waits for its end.
             EngineEvent::HandlerCalled { handler: Handler { on: On::Daemon, .. }, .. }
             | EngineEvent::HandlerReturned { handler: Handler { on: On::Daemon, .. }, .. } => {}
@@ -315,6 +322,9 @@ mod tests {
         let messages: Vec<String> = monitor.broken().iter().map(ToString::to_string).collect();
         assert_eq!(messages, ["the last cycle of Backup default/x has failed: no such function"]);
         monitor.cycled("1", &body, None);
+        assert!(monitor.broken().is_empty());
+        monitor.cycled("1", &body, Some("no such function"));
+        monitor.accept(&EngineEvent::ObjectForgotten { uid: "1" });
         assert!(monitor.broken().is_empty());
     }
 
@@ -393,6 +403,11 @@ mod tests {
         monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
         assert_eq!(count(), 1);
         monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, consistency_in: None });
+        assert_eq!(count(), 0);
+        call();
+        monitor.accept(&EngineEvent::ObjectForgotten { uid: "other" });
+        assert_eq!(count(), 1);
+        monitor.accept(&EngineEvent::ObjectForgotten { uid: "1" });
         assert_eq!(count(), 0);
         call();
         judge(&Outcome { is_final: true, ..Outcome::default() });

@@ -23,6 +23,7 @@ use super::memory::Memories;
 use super::queues::{Queued, Queues};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
+use crate::engines::events::EngineEvent;
 use crate::engines::health::{Health, WatchReporter};
 use crate::engines::readiness::Blocker;
 
@@ -191,6 +192,7 @@ impl<W: Effects> Kind<W> {
         self.memories.forget(uid);
         self.world.unindex(uid);
         self.world.forget(&self.memo_key(uid));
+        self.world.events().emit(&EngineEvent::ObjectForgotten { uid });
     }
 
     /// Returns the key of an object's memo.

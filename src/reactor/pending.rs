@@ -13,7 +13,7 @@ use crate::object::{Body, ObjectKey};
 /// The pending handlers of all objects.
 #[derive(Debug, Default)]
 pub struct PendingHandlers {
-    /// By the unique id of the object and the id of the handler.
+    /// By the unique id of the object, or its substitute, and the id of the handler.
     all: Mutex<BTreeMap<(String, String), Pending>>,
 }
 
@@ -54,9 +54,8 @@ impl PendingHandlers {
         self.set(handler, body, State::Retrying { at, error: outcome.error.clone() });
     }
 
-    /// Removes the handlers of a deleted object.
-    pub fn gone(&self, body: &Body) {
-        let uid = body.uid().unwrap_or_default();
+    /// Removes the handlers of an object that is deleted or no longer served.
+    pub fn gone(&self, uid: &str) {
         self.all.lock().retain(|key, _| key.0 != uid);
     }
 
@@ -82,7 +81,7 @@ pub(super) fn named(body: &Body) -> String {
 }
 
 fn key(handler: &Handler, body: &Body) -> (String, String) {
-    (body.uid().unwrap_or_default().to_owned(), handler.id.clone())
+    (ObjectKey::of(body).uid, handler.id.clone())
 }
 
 impl fmt::Display for Pending {
@@ -128,7 +127,11 @@ mod tests {
         pending.concluded(&handler, &body, &Outcome { is_final: true, ..Outcome::default() });
         assert!(states().is_empty());
         pending.called(&handler, &body);
-        pending.gone(&body);
+        let without_uid = Body::from(json!({"kind": "Pod", "metadata": {"name": "q"}}));
+        pending.called(&handler, &without_uid);
+        pending.gone("u");
+        assert_eq!(states(), ["'make' of Pod q has been running for 0 seconds"]);
+        pending.gone(&ObjectKey::of(&without_uid).uid);
         assert!(states().is_empty());
     }
 }

@@ -173,6 +173,7 @@ impl EventSink for PanickingSink {
             EngineEvent::PatchPrepared { .. } => "prepared",
             EngineEvent::PatchSent { .. } => "sent",
             EngineEvent::CycleEnded { .. } => "ended",
+            EngineEvent::ObjectForgotten { .. } => "forgotten",
             EngineEvent::IndexFunctionJudged { .. } => "indexed",
             EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } => "activity",
             EngineEvent::ScheduleStarted { .. }
