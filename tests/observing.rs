@@ -4,11 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use http::Method;
+use http::{Method, Request};
 use kopfd::apiserver::faults::{Action, AnswerBody, Match, Rule};
+use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
-use kopfd::cluster::{Applied, Client, Networking, ResourceResolver, apply};
+use kopfd::cluster::in_process::InProcess;
+use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
+use kopfd::cluster::{Applied, Client, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply};
 use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -119,6 +124,8 @@ struct Settled {
     takes: Duration,
     status: Value,
     is_broken: bool,
+    /// Whether the server sends unique ids of objects.
+    has_uids: bool,
     exit_timeout: Duration,
 }
 
@@ -130,6 +137,7 @@ impl Default for Settled {
             takes: Duration::ZERO,
             status: Value::Null,
             is_broken: false,
+            has_uids: true,
             exit_timeout: Duration::from_secs(10),
         }
     }
@@ -146,7 +154,12 @@ impl Cluster {
         bootstrap::apply(&api, objects).await.unwrap();
         // What fails is not repeated here: the observer has its own way to go on.
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let client = client(&api, networking, &clock).await;
+        let client = if settled.has_uids {
+            client(&api, networking, &clock).await
+        } else {
+            let server = WithoutUids(InProcess::new(Service::new(api.clone())));
+            Client::with_login(Box::new(server), networking, Watching::default(), clock.clone()).await.unwrap()
+        };
         let world = Arc::new(World {
             client: client.clone(),
             clock,
@@ -219,6 +232,28 @@ impl Cluster {
     }
 }
 
+/// A server of virtual kinds: its objects have no unique ids.
+#[derive(Clone)]
+struct WithoutUids(InProcess);
+
+impl Login for WithoutUids {
+    fn login(&self, _: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>> {
+        let connection = Connection::over(self.clone(), "without unique ids");
+        Box::pin(async { Ok(vec![connection]) })
+    }
+}
+
+impl Transport for WithoutUids {
+    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, kopfd::cluster::Error>> {
+        let answer = self.0.send(request);
+        let without_uids = |bytes: Bytes| Bytes::from(String::from_utf8(bytes.to_vec()).unwrap().replace("\"uid\":", "\"none\":"));
+        Box::pin(async move {
+            let answer = answer.await?;
+            Ok(Answer { body: answer.body.map(move |part| part.map(without_uids)).boxed(), ..answer })
+        })
+    }
+}
+
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
@@ -276,6 +311,23 @@ fn kinds_are_served_from_their_definition_to_their_end_and_then_forgotten() {
         cluster.redefine(versions(true)).await;
         assert_eq!(cluster.calls(), ["default/a"], "it is listed anew");
         assert_eq!(cluster.world.forgotten.lock().len(), 1);
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn objects_without_unique_ids_are_forgotten_with_their_kind() {
+    in_virtual_time(async {
+        let settled = Settled { has_uids: false, ..Settled::default() };
+        let cluster = Cluster::serving(vec![definition("Namespaced")], settled).await;
+        cluster.create(THINGS, "a").await;
+        cluster.create(THINGS, "b").await;
+        assert_eq!(cluster.calls(), ["default/a", "default/b"]);
+        cluster.redefine(versions(false)).await;
+        let mut forgotten = cluster.world.forgotten.lock().clone();
+        forgotten.sort();
+        let expected = ["a", "b"].map(|name| format!("demo/Thing//example.com/v1//{name}//default//2020-01-01T00:00:"));
+        assert!(forgotten.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected)) && forgotten.len() == 2, "{forgotten:?}");
         cluster.end().await;
     });
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, error, info, warn};
 
 use crate::kit::{Backoff, Stop};
-use crate::object::{Body, EventKind, Resource};
+use crate::object::{Body, EventKind, ObjectKey, Resource};
 
 use super::address;
 use super::client::{Client, Repeat, Request, in_time};
@@ -27,7 +27,7 @@ use super::transport::ByteStream;
 mod known;
 #[path = "watch/wire.rs"]
 mod wire;
-use known::Known;
+use known::{Identity, Known};
 use wire::{Line, Page, is_before};
 
 /// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
@@ -112,10 +112,18 @@ pub struct Watcher {
 pub struct KnownObjects(Known);
 
 impl KnownObjects {
-    /// Returns their unique ids.
-    pub fn uids(&self) -> impl Iterator<Item = &str> {
-        self.0.uids()
+    /// Returns their unique ids; for objects without one, the substitutes by which they are distinguished.
+    pub fn uids(&self, resource: &Resource) -> impl Iterator<Item = String> {
+        self.0.identities().map(|identity| match identity.uid() {
+            Some(uid) => uid.to_owned(),
+            None => ObjectKey::of(&Body::from(identified(&identity, resource))).uid,
+        })
     }
+}
+
+/// Returns an object with nothing but its identity.
+fn identified(identity: &Identity, resource: &Resource) -> Value {
+    json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": identity.metadata()})
 }
 
 /// The current problem.
@@ -165,11 +173,6 @@ impl Watcher {
     /// Returns the number of known objects.
     pub fn len(&self) -> usize {
         self.known.len()
-    }
-
-    /// Returns the unique ids of the known objects.
-    pub fn uids(&self) -> impl Iterator<Item = &str> {
-        self.known.uids()
     }
 
     /// Tells whether no objects are known.
@@ -237,8 +240,7 @@ impl Watcher {
 
     async fn report_vanished(&mut self, sink: &mut impl Sink) {
         for identity in self.known.end_listing() {
-            let metadata = identity.metadata();
-            let object = json!({"apiVersion": self.resource.api_version(), "kind": self.resource.kind, "metadata": metadata});
+            let object = identified(&identity, &self.resource);
             self.deliver(EventKind::Deleted, &object.to_string(), sink).await;
         }
     }

@@ -478,7 +478,7 @@ impl<W: Effects + 'static> Observer<W> {
                         Some(REASON_CHANGED) => successor.send(watcher.into_known()).err(),
                         _ => None,
                     };
-                    unneeded.iter().flat_map(KnownObjects::uids).for_each(|uid| kind.leave(uid));
+                    unneeded.iter().flat_map(|known| known.uids(&kind.served.resource)).for_each(|uid| kind.leave(&uid));
                 });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),

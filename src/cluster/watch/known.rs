@@ -24,7 +24,7 @@ struct LastSeen {
     version: u64,
 }
 
-/// The identity of a vanished object.
+/// The identity of a known or vanished object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity(Box<str>);
 
@@ -33,8 +33,8 @@ impl Known {
         self.objects.len()
     }
 
-    pub(super) fn uids(&self) -> impl Iterator<Item = &str> {
-        self.objects.keys().filter_map(|key| key.split('\0').next()).filter(|uid| !uid.is_empty())
+    pub(super) fn identities(&self) -> impl Iterator<Item = Identity> {
+        self.objects.keys().map(|key| Identity(key.clone()))
     }
 
     pub(super) fn remember(&mut self, head: &PartialMetadata<'_>) {
@@ -90,6 +90,11 @@ impl Known {
 }
 
 impl Identity {
+    /// Returns the unique id.
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.0.split('\0').next().filter(|uid| !uid.is_empty())
+    }
+
     /// Returns the identity as metadata.
     pub(super) fn metadata(&self) -> Value {
         let keys = ["uid", "namespace", "name", "creationTimestamp"];
