@@ -68,7 +68,8 @@ impl Watches {
         if let Some((path, _)) = known.iter().find(|(_, watch)| !watch.is_open && is_served(watch)) {
             return Some(format!("the watch of {path} has ended and is not reopened yet"));
         }
-        let late = known.iter().find(|(_, watch)| watch.is_behind(api));
+        // The operator does not reopen the watch of a kind that is gone: the last events are delivered only if it is still open.
+        let late = known.iter().find(|(_, watch)| (watch.is_open || is_served(watch)) && watch.is_behind(api));
         late.map(|(path, _)| format!("the watch of {path} has not delivered everything"))
     }
 
@@ -223,7 +224,69 @@ fn last_revision(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::json;
+
     use super::*;
+    use crate::apiserver::http::request::Path;
+    use crate::apiserver::{Settings, admin_client, bootstrap};
+    use crate::kit::Clock;
+
+    const BACKUPS: &str = "/apis/ops.acme.io/v1/backups";
+
+    /// Returns a server with a custom kind and one object of it, and the revision before the object.
+    async fn with_backup() -> (ApiServer, u64) {
+        let api = ApiServer::new(Settings::default(), Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap()));
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "backups.ops.acme.io"},
+            "spec": {
+                "group": "ops.acme.io", "scope": "Cluster", "names": {"plural": "backups", "kind": "Backup"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+            },
+        });
+        bootstrap::apply(&api, vec![definition]).await.unwrap();
+        let before = api.revision();
+        let backup = json!({"apiVersion": "ops.acme.io/v1", "kind": "Backup", "metadata": {"name": "x"}});
+        bootstrap::apply(&api, vec![backup]).await.unwrap();
+        (api, before)
+    }
+
+    async fn delete(api: &ApiServer, path: &str) {
+        admin_client::send(api, Method::DELETE, path, None, String::new()).await.unwrap();
+        api.settle();
+    }
+
+    fn open(watches: &Watches, delivered: u64) -> Open {
+        let Path::Objects(resource_path) = Path::parse(BACKUPS) else { panic!("{BACKUPS} has objects") };
+        watches.open(BACKUPS.to_owned(), &resource_path, delivered)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_events_of_a_kind_that_is_gone_are_awaited_only_while_its_watch_is_open() {
+        let (api, before) = with_backup().await;
+        let watches = Watches::new(Arc::default());
+        let mut watch = open(&watches, before);
+        let late = Some(format!("the watch of {BACKUPS} has not delivered everything"));
+        assert_eq!(watches.pending(&api), late);
+        delete(&api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backups.ops.acme.io").await;
+        assert_eq!(watches.pending(&api), late);
+        watch.end();
+        assert_eq!(watches.pending(&api), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_of_an_existing_kind_is_awaited_until_it_is_reopened_and_has_delivered_everything() {
+        let (api, before) = with_backup().await;
+        let watches = Watches::new(Arc::default());
+        open(&watches, before).end();
+        assert_eq!(watches.pending(&api), Some(format!("the watch of {BACKUPS} has ended and is not reopened yet")));
+        let watch = open(&watches, before);
+        assert_eq!(watches.pending(&api), Some(format!("the watch of {BACKUPS} has not delivered everything")));
+        let reached = api.revision();
+        watch.note(|watch| watch.delivered = reached);
+        assert_eq!(watches.pending(&api), None);
+    }
 
     #[test]
     fn the_last_version_of_several_lines_is_found() {
