@@ -25,6 +25,7 @@ mod diagnostics;
 mod exit_code;
 mod init;
 mod manifests;
+mod memory;
 mod output;
 mod run;
 mod runtime;

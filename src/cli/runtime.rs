@@ -9,6 +9,7 @@ use tokio::task::LocalSet;
 use crate::script::Threads;
 use crate::telemetry;
 
+use super::memory;
 use super::output::print_error;
 
 /// Up to this number of processors, one thread runs the engine and the scripts: the API server uses the others anyway, and a call needs
@@ -84,5 +85,7 @@ pub(super) fn start_server_threads() -> Option<Runtime> {
 
 fn start(mut builder: Builder, owner: &str) -> Option<Runtime> {
     let started = builder.enable_all().thread_name("kopfd").build();
-    started.map_err(|error| print_error(&format!("cannot start the threads of the {owner}: {error}"))).ok()
+    let runtime = started.map_err(|error| print_error(&format!("cannot start the threads of the {owner}: {error}"))).ok()?;
+    runtime.spawn(memory::release_regularly());
+    Some(runtime)
 }
