@@ -43,6 +43,14 @@ pub fn parse(text: &str) -> Result<Vec<Value>, Error> {
     read(text, DuplicateKeyPolicy::Error)
 }
 
+/// Returns the values of all documents in another form than that of `serde_json`, which decides about empty documents.
+///
+/// # Errors
+/// As for [`parse`], and the errors of the form.
+pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, Error> {
+    read(text, DuplicateKeyPolicy::Error)
+}
+
 /// A document that may have duplicate keys: the last one is used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lenient {

@@ -28,6 +28,11 @@ impl Clock {
         Self { source: Source::Virtual { base, origin: Instant::now() } }
     }
 
+    /// Tells whether it follows the runtime's timer, which may be paused.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.source, Source::Virtual { .. })
+    }
+
     /// Returns the current time.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub fn now(&self) -> Timestamp {
