@@ -17,9 +17,11 @@ macro_rules! pure {
     };
 }
 
+mod allocator;
 pub mod api;
 pub mod arguments;
 mod attempt;
+mod bounded;
 mod budget;
 pub mod call;
 mod chain;
@@ -43,10 +45,13 @@ pub mod load;
 mod logger;
 mod memo;
 mod modules;
+mod nesting;
 mod object_turns;
+mod overflow;
 mod patch_handle;
 pub mod plain;
 pub mod problem;
+mod process_memory;
 pub mod program;
 mod progress_hook;
 mod receivers;
@@ -69,6 +74,7 @@ mod verdict;
 mod view;
 mod warnings;
 
+pub use allocator::Accounting;
 pub use api::{Api, ApiError, Credentials};
 pub use call::{Attempted, Call, Evaluation, Returned, Subhandling};
 pub use check::check;

@@ -11,13 +11,13 @@ use kopfd::manifest::{self, Diagnostic};
 const HEAD: &str = "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: demo}\nspec:\n";
 
 /// Resets the peak memory of this process to the current memory, and returns it in MiB.
-fn reset_peak_memory() -> u64 {
+pub(crate) fn reset_peak_memory() -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     peak_memory()
 }
 
 /// Returns the peak memory since the reset, in MiB.
-fn peak_memory() -> u64 {
+pub(crate) fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024

@@ -115,7 +115,8 @@ fn the_memory_of_a_forgotten_object_begins_anew_and_other_memories_are_kept() {
         let effects = effects(&api, &clock, vec![counting]).await;
         let handler = Handler::simple("count", On::Event);
         let count = async |memo: &str| {
-            let object = Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: ObjectMemo::empty(memo) };
+            let object =
+                Object { resource: Arc::default(), body: Body::from(json!({"metadata": {"name": "x"}})), memo: ObjectMemo::empty(memo) };
             let call = Call {
                 target: 0,
                 subject: Subject::Event { object, event_kind: EventKind::Modified },

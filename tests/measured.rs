@@ -1,12 +1,18 @@
 //! Tests that measure the memory or the time of their own process. They run one after another.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
+mod child;
 mod hostile;
+mod limits;
 mod script_sleepers;
 mod soak;
+#[path = "script/world.rs"]
+#[expect(dead_code, reason = "the other tests of scripts use the rest")]
+mod world;
 
 /// The allocator of the binary.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: kopfd::script::Accounting<mimalloc::MiMalloc> = kopfd::script::Accounting(mimalloc::MiMalloc);
 
 /// Lets a test run alone in this process while the guard is held.
 fn alone() -> parking_lot::MutexGuard<'static, ()> {

@@ -327,7 +327,10 @@ fn objects_without_unique_ids_are_forgotten_with_their_kind() {
         let mut forgotten = cluster.world.forgotten.lock().clone();
         forgotten.sort();
         let expected = ["a", "b"].map(|name| format!("demo/Thing//example.com/v1//{name}//default//2020-01-01T00:00:"));
-        assert!(forgotten.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected)) && forgotten.len() == 2, "{forgotten:?}");
+        assert!(
+            forgotten.iter().zip(&expected).all(|(found, expected)| found.starts_with(expected)) && forgotten.len() == 2,
+            "{forgotten:?}"
+        );
         cluster.end().await;
     });
 }

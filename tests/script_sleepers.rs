@@ -1,10 +1,6 @@
 //! Ten thousand sleeping handlers at once, in a separate process, to measure its memory.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
-#[path = "script/world.rs"]
-#[expect(dead_code, reason = "the other tests of scripts use the rest")]
-mod world;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -22,7 +18,7 @@ use kopfd::script::{Limits, Subject, Threads};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use world::{Operator, World};
+use super::world::{Operator, World};
 
 const SLEEPERS: usize = 10_000;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::handling::Lifecycle;
 use crate::persistence::Storages;
+use crate::script::host::MEMORY;
 
 use super::admission::AdmissionServer;
 
@@ -28,6 +29,8 @@ pub struct Settings {
     pub execution: Execution,
     /// Daemons and timers.
     pub background: Background,
+    /// Scripts.
+    pub scripts: Scripts,
     /// Calls of the API.
     pub networking: Networking,
     /// State stored on objects.
@@ -132,6 +135,13 @@ pub struct Execution {
     pub lifecycle: Lifecycle,
 }
 
+/// Scripts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scripts {
+    /// Bytes that the running scripts of the process may hold before new calls wait.
+    pub memory: u64,
+}
+
 /// Daemons and timers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Background {
@@ -228,6 +238,12 @@ impl Default for Queueing {
 impl Default for Execution {
     fn default() -> Self {
         Self { default_backoff: Duration::from_mins(1), lifecycle: Lifecycle::default() }
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self { memory: MEMORY }
     }
 }
 

@@ -10,7 +10,7 @@ use super::tree::Kind;
 use super::{admission, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
-pub(super) const KNOWN: [(&str, &[&str]); 11] = [
+pub(super) const KNOWN: [(&str, &[&str]); 12] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
@@ -20,6 +20,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 11] = [
     ("admission", &["server", "managed"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
+    ("scripts", &["memory"]),
     ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv"]),
     ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "consistencyTimeout"]),
 ];
@@ -97,6 +98,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set_option(fields, "instantExitTimeout", &mut background.instant_exit_timeout, Reader::duration);
             reader.set_option(fields, "instantExitZeroTimeCycles", &mut background.instant_exit_zero_time_cycles, cycles);
         }
+        "scripts" => reader.set(fields, "memory", &mut settings.scripts.memory, Reader::size),
         "networking" => {
             let networking = &mut settings.networking;
             reader.set_option(fields, "requestTimeout", &mut networking.request_timeout, Reader::duration);

@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 41] = [
+pub const TABLE: [Description; 42] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -81,6 +81,12 @@ pub const TABLE: [Description; 41] = [
         "integer or null",
         "without that time: event loop cycles, followed by 10 ms; `null` for no wait",
     ),
+    one(
+        "scripts",
+        "memory",
+        "size",
+        "new calls wait while the running scripts of the process hold more than this; the value at the start applies",
+    ),
     one("networking", "requestTimeout", "duration or null", "time limit of one request"),
     one("networking", "connectTimeout", "duration or null", "time limit for connecting"),
     one("networking", "errorBackoffs", "durations", "pauses between the attempts of one request: a list, or one duration"),
@@ -105,6 +111,7 @@ impl Description {
             ("storage", value) => format!("{{kind: {}}}", value["kind"].as_str().unwrap_or_default()),
             ("level", _) => "info".to_owned(),
             (_, Value::String(text)) => text.clone(),
+            ("size", Value::Number(bytes)) => format!("{}Mi", bytes.as_u64().unwrap_or_default() >> 20),
             (kind, Value::Number(seconds)) if kind.starts_with("duration") => shown(seconds.as_f64().unwrap_or_default()),
             (_, Value::Array(items)) => {
                 let items: Vec<String> = items.iter().map(|item| shown(item.as_f64().unwrap_or_default())).collect();
@@ -140,6 +147,7 @@ mod tests {
         assert_eq!(default("errorBackoffs"), "[1s, 1s, 2s, 3s, 5s, 8s, 13s, 21s]");
         assert_eq!(default("progressStorage"), "{kind: smart}");
         assert_eq!(default("level"), "info");
+        assert_eq!(default("memory"), "512Mi");
         assert_eq!(default("name"), "default");
     }
 }

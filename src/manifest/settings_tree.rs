@@ -17,7 +17,19 @@ use super::tree::{Node, SourceSpan};
 /// Returns the tree of settings.
 pub fn to_value(settings: &Settings) -> Value {
     let Settings {
-        process, posting, peering, watching, queueing, scanning, admission, execution, background, networking, persistence, ..
+        process,
+        posting,
+        peering,
+        watching,
+        queueing,
+        scanning,
+        admission,
+        execution,
+        background,
+        scripts,
+        networking,
+        persistence,
+        ..
     } = settings;
     json!({
         "process": { "ultimateExitingTimeout": optional(process.ultimate_exiting_timeout) },
@@ -60,6 +72,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "instantExitTimeout": optional(background.instant_exit_timeout),
             "instantExitZeroTimeCycles": background.instant_exit_zero_time_cycles,
         },
+        "scripts": { "memory": scripts.memory },
         "networking": {
             "requestTimeout": optional(networking.request_timeout),
             "connectTimeout": optional(networking.connect_timeout),
@@ -195,7 +208,7 @@ mod tests {
             peering: {clusterwide: true, lifetime: 90s}, watching: {serverTimeout: 10m, reconnectBackoff: 250ms}, \
             queueing: {workerLimit: 3, errorDelays: [100ms, 2s]}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
             admission: {server: {kind: server, port: 8443, extraSans: [a.b]}, managed: a.b.c}, \
-            background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, \
+            background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \
             diffbaseStorage: {kind: status, ignoredFields: [spec.a]}}}";

@@ -226,6 +226,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
+        memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
     let installed = host.install(Arc::new(program)).await.inspect_err(|_| metrics.load_failed()).map_err(failed)?;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rhai::{Dynamic, ImmutableString};
 
 use super::arguments::{Attempt, Offer};
+use super::budget::Ending;
 use super::context::Subhandlers;
 use super::execution::{Code, Execution, Task};
 use super::function::Ended;
@@ -29,10 +30,17 @@ impl Execution {
         }
         let values = self.values(&task).map_err(Into::into);
         let ended = values.and_then(|values| task.code.run(&self.engine, &context, values));
+        self.budget.look_at_memory();
         let verdict = match ended {
             Ok(ended) if matches!(task.subject, Subject::Index { .. }) => self.conclude_index(ended),
             Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
             Err(error) => verdict::of_error(error, task.code.function(), self.scripts.origins(), &self.budget),
+        };
+        // Converting a result or an error may exceed a limit, too.
+        self.budget.look_at_memory();
+        let verdict = match self.budget.ending() {
+            Some(ending @ Ending::Overrun(_)) if self.budget.overrun_limit().is_none() => verdict::of_ending(ending, &self.budget, None),
+            _ => verdict,
         };
         let subrefs = registry.map(|registry| registry.borrow_mut().take_subrefs()).unwrap_or_default();
         (verdict, subrefs)

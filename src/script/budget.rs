@@ -2,37 +2,66 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
+use super::allocator::{self, Account};
 use super::declaration::{Limit, Limits};
 use super::held::Held;
+use super::process_memory::ProcessMemory;
 use crate::handling::message::seconds;
 use crate::kit::Stop;
 
-/// The operations between two checks of the clock and the stop signals.
-const OPERATIONS_PER_LOOK: u64 = 256;
+/// The operations between two checks of the clock and the stop signals, as long as operations are quick.
+const OPERATIONS_PER_LOOK: u64 = 32;
 
-/// The operations after which the script yields to others of its thread: about a millisecond.
+/// If the operations between two checks took longer than this, the clock is checked after each operation.
+const SLOW_OPERATIONS: Duration = Duration::from_micros(250);
+
+/// The time after which the script yields to others of its thread.
+const SLICE: Duration = Duration::from_millis(4);
+
+/// The bytes that a running call may hold more or less than its process knows.
+const BYTES_PER_REPORT: usize = 1 << 20;
+
+/// The operations after the end of a call in which it may end by reading a variable. The interpreter's own end of a call loses the place: every
+/// function on the way out replaces it by that of its call.
+const GRACE: u8 = 8;
+
+/// The operations after which the script yields in virtual time, where the same seed must give the same order: about a millisecond.
 const OPERATIONS_PER_SLICE: u64 = 8_192;
 
 /// The remaining budget of a call.
 pub(super) struct Budget {
+    limits: Limits,
     operations: Counter,
+    /// The number of operations at the next check of the clock.
+    next_look: Cell<u64>,
+    pace: Cell<Pace>,
+    slices: Slices,
     /// The operations before the last refill.
     earlier_operations: Cell<u64>,
     api_calls: Counter,
     output: Counter,
-    time: Option<Duration>,
     deadline: Option<Instant>,
     stop: Stop,
     is_refilled_by_waits: bool,
     is_abandoned: Cell<bool>,
     is_preempted: Cell<bool>,
     stack_floor: Cell<usize>,
+    /// What the call had allocated when the variables of each level of calls were looked at.
+    looked_at_data: RefCell<Vec<usize>>,
+    /// The memory of the process, and the bytes of it that are known to belong to this call.
+    process_memory: Option<Arc<ProcessMemory>>,
+    reported: Cell<usize>,
+    /// The script, the handler and the object.
+    title: String,
     ending: RefCell<Option<Ending>>,
+    /// The operations until the interpreter ends the call, after it must end. Until then, reading a variable ends it at the right place.
+    grace: Cell<u8>,
     overrun: Cell<Option<Limit>>,
     held: Held,
     /// Describes what the call waits for, besides time.
@@ -57,6 +86,34 @@ pub(super) struct Overrun {
     pub limit: Limit,
     /// The text for users.
     pub text: String,
+}
+
+/// When a script that computes yields to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slices {
+    /// After some time.
+    Time,
+    /// After a number of operations, so that the order of calls does not depend on the machine.
+    Operations,
+}
+
+/// How long the script has been running since its last wait, and how fast.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// When the slice began, and its first operation.
+    began: std::time::Instant,
+    first: u64,
+    /// When the clock was checked.
+    looked: std::time::Instant,
+    /// The operations until the next check.
+    interval: u64,
+}
+
+impl Pace {
+    fn new(first: u64) -> Self {
+        let now = std::time::Instant::now();
+        Self { began: now, first, looked: now, interval: 1 }
+    }
 }
 
 struct Counter {
@@ -86,18 +143,26 @@ impl Budget {
     /// Returns the budget of a call that begins now.
     pub(super) fn new(limits: &Limits, stop: Stop) -> Self {
         Self {
+            limits: limits.clone(),
             operations: Counter::new(limits.operations),
+            next_look: Cell::new(0),
+            pace: Cell::new(Pace::new(0)),
+            slices: Slices::Operations,
             earlier_operations: Cell::new(0),
             api_calls: Counter::new(limits.api_calls),
             output: Counter::new(limits.output),
-            time: limits.time,
             deadline: limits.time.and_then(|time| Instant::now().checked_add(time)),
             stop,
             is_refilled_by_waits: false,
             is_abandoned: Cell::new(false),
             is_preempted: Cell::new(false),
             stack_floor: Cell::new(0),
+            looked_at_data: RefCell::default(),
+            process_memory: None,
+            reported: Cell::new(0),
+            title: String::new(),
             ending: RefCell::new(None),
+            grace: Cell::new(GRACE),
             overrun: Cell::new(None),
             held: Held::default(),
             waiting_for: RefCell::new(None),
@@ -111,7 +176,7 @@ impl Budget {
 
     /// Tells whether the time of the call is limited.
     pub(super) fn has_time_limit(&self) -> bool {
-        self.time.is_some()
+        self.limits.time.is_some()
     }
 
     /// Describes what the call waits for, while the guard exists: if its time ends meanwhile, the error says so.
@@ -142,6 +207,7 @@ impl Budget {
 
     /// Ends the call. The first reason is kept.
     pub(super) fn end(&self, ending: Ending) -> Box<EvalAltResult> {
+        self.grace.set(0);
         self.decide(ending).into_error()
     }
 
@@ -155,6 +221,72 @@ impl Budget {
         let Some(Ending::Unfinished(delay)) = *ending else { return None };
         *ending = None;
         Some(delay)
+    }
+
+    /// Returns a budget that yields to other scripts in this way.
+    pub(super) fn with_slices(self, slices: Slices) -> Self {
+        Self { slices, ..self }
+    }
+
+    /// Returns a budget of a call with a title: its script, its handler, and its object.
+    pub(super) fn titled(self, title: String) -> Self {
+        Self { title, ..self }
+    }
+
+    /// Returns a budget of a call whose memory counts in its process.
+    pub(super) fn counted_in(self, process_memory: Arc<ProcessMemory>) -> Self {
+        Self { process_memory: Some(process_memory), ..self }
+    }
+
+    /// Records how much the call holds.
+    pub(super) fn report(&self, live: isize) {
+        let now = usize::try_from(live).unwrap_or_default();
+        let before = self.reported.replace(now);
+        if let Some(memory) = self.process_memory.as_ref().filter(|_| before != now) {
+            memory.change(before, now);
+        }
+    }
+
+    /// Returns the script, the handler and the object of the call.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Tells whether the variables of a level of calls were last looked at before so many bytes were allocated, and counts from here.
+    pub(super) fn is_look_at_data_due(&self, level: usize, total: usize, bytes: usize) -> bool {
+        let mut looked = self.looked_at_data.borrow_mut();
+        if looked.len() <= level {
+            looked.resize(level + 1, 0);
+        }
+        let is_due = total.wrapping_sub(looked[level]) >= bytes;
+        if is_due {
+            looked[level] = total;
+        }
+        is_due
+    }
+
+    /// Records that the script goes on after others have run.
+    pub(super) fn begin_slice(&self) {
+        let operations = self.operations.used.get();
+        self.pace.set(Pace::new(operations));
+        self.next_look.set(operations);
+    }
+
+    /// Returns the limit of the call's memory, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        usize::try_from(self.limits.memory).unwrap_or(usize::MAX)
+    }
+
+    /// Ends the call if it holds more than it may, or a function has refused its work for that reason.
+    pub(super) fn look_at_memory(&self) {
+        if let Some(limit) = allocator::exceeded() {
+            self.decide(Ending::Overrun(self.describe(limit)));
+        }
+    }
+
+    /// Returns the account of the call's memory.
+    pub(super) fn account(&self) -> Account {
+        Account::limited(self.limits.memory)
     }
 
     /// Returns a budget whose counts are reset after each wait, for daemons.
@@ -186,6 +318,8 @@ impl Budget {
         for counter in [&self.operations, &self.api_calls, &self.output] {
             counter.used.set(0);
         }
+        self.begin_slice();
+        allocator::allow(isize::try_from(self.limits.memory / 2).unwrap_or(isize::MAX));
     }
 
     /// Counts a call of the API.
@@ -193,11 +327,7 @@ impl Budget {
     /// # Errors
     /// If there were too many.
     pub(super) fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
-        if self.api_calls.count() {
-            Ok(())
-        } else {
-            Err(self.overrun(Limit::ApiCalls, &format!("{} calls of the API", self.api_calls.limit)))
-        }
+        if self.api_calls.count() { Ok(()) } else { Err(self.overrun(Limit::ApiCalls)) }
     }
 
     /// Counts the bytes of a logged text.
@@ -208,11 +338,29 @@ impl Budget {
         if self.output.add(bytes as u64) {
             return Ok(());
         }
-        Err(self.overrun(Limit::Output, &format!("{} bytes of output", self.output.limit)))
+        Err(self.overrun(Limit::Output))
     }
 
-    fn overrun(&self, limit: Limit, what: &str) -> Box<EvalAltResult> {
-        self.end(Ending::Overrun(Overrun::of(limit, what)))
+    /// Ends the call because of a limit.
+    pub(super) fn overrun(&self, limit: Limit) -> Box<EvalAltResult> {
+        self.end(Ending::Overrun(self.describe(limit)))
+    }
+
+    /// Describes the overrun of a limit.
+    pub(super) fn describe(&self, limit: Limit) -> Overrun {
+        let Limits { operations, memory, depth, string_size, array_size, map_size, api_calls, output, .. } = &self.limits;
+        let what = match limit {
+            Limit::Operations => format!("{operations} operations"),
+            Limit::Time => format!("{} seconds", seconds(self.limits.time.unwrap_or_default())),
+            Limit::Memory => format!("{memory} bytes of memory"),
+            Limit::Depth => format!("{depth} nested calls"),
+            Limit::StringSize => format!("{string_size} bytes of one text"),
+            Limit::ArraySize => format!("{array_size} items of one list"),
+            Limit::MapSize => format!("{map_size} entries of one map"),
+            Limit::ApiCalls => format!("{api_calls} calls of the API"),
+            Limit::Output => format!("{output} bytes of output"),
+        };
+        Overrun::of(limit, &what)
     }
 
     /// Checks that the call may continue.
@@ -231,14 +379,15 @@ impl Budget {
         }
         if self.is_abandoned.get() || self.stop.is_requested() {
             self.decide(Ending::Cancelled);
+        } else if let Some(limit) = allocator::exceeded() {
+            self.decide(Ending::Overrun(self.describe(limit)));
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.decide(self.late());
         }
     }
 
     fn late(&self) -> Ending {
-        let seconds = seconds(self.time.unwrap_or_default());
-        let Overrun { limit, text } = Overrun::of(Limit::Time, &format!("{seconds} seconds"));
+        let Overrun { limit, text } = self.describe(Limit::Time);
         let waiting = self.waiting_for.borrow().as_ref().map(|describe| format!("; it was waiting for {}", describe()));
         Ending::Overrun(Overrun { limit, text: text + &waiting.unwrap_or_default() })
     }
@@ -270,27 +419,82 @@ impl Budget {
         self.is_preempted.get()
     }
 
+    /// Returns why a script that reads a variable must end here. It can be caught once; then the interpreter ends the call.
+    pub(super) fn end_at_variable(&self, level: usize) -> Option<Box<EvalAltResult>> {
+        if level > self.limits.depth {
+            return Some(self.overrun(Limit::Depth));
+        }
+        let is_ending = self.grace.get() < GRACE;
+        is_ending.then(|| self.ending())?.map(|ending| {
+            self.grace.set(0);
+            ending.into_error()
+        })
+    }
+
+    /// Ends the call at one of its next operations.
+    fn end_soon(&self, ending: Ending) -> Tick {
+        let ending = self.decide(ending);
+        match self.grace.get() {
+            0 => Tick::End(ending),
+            left => {
+                self.grace.set(left - 1);
+                Tick::GoOn
+            }
+        }
+    }
+
     /// Counts one operation.
     pub(super) fn tick(&self) -> Tick {
         let is_allowed = self.operations.count();
-        let operations = self.operations.used.get();
         let here = 0u8;
         if ptr::from_ref(&here).addr() < self.stack_floor.get() {
-            return Tick::End(self.decide(Ending::Overrun(Overrun::of(Limit::Depth, "the stack of a call"))));
+            return Tick::End(self.decide(Ending::Overrun(Overrun::fixed(Limit::Depth, "the stack of a call"))));
         }
         if !is_allowed {
-            let what = format!("{} operations", self.operations.limit);
-            return Tick::End(self.decide(Ending::Overrun(Overrun::of(Limit::Operations, &what))));
+            return self.end_soon(Ending::Overrun(self.describe(Limit::Operations)));
         }
-        if !operations.is_multiple_of(OPERATIONS_PER_LOOK) && self.ending.borrow().is_none() {
+        if let Some(limit) = allocator::exceeded() {
+            return self.end_soon(Ending::Overrun(self.describe(limit)));
+        }
+        if self.operations.used.get() < self.next_look.get() && self.ending.borrow().is_none() {
             return Tick::GoOn;
+        }
+        match self.pause() {
+            Tick::End(ending @ Ending::Overrun(_)) => self.end_soon(ending),
+            tick => tick,
+        }
+    }
+
+    /// Checks the clock and the stop signals, also in the middle of a long native function.
+    pub(super) fn pause(&self) -> Tick {
+        let is_over = self.measure();
+        allocator::settle();
+        let live = allocator::running().live;
+        if live.abs_diff(self.reported.get() as isize) >= BYTES_PER_REPORT {
+            self.report(live);
         }
         self.look();
         match self.ending() {
             Some(ending) => Tick::End(ending),
-            None if operations.is_multiple_of(OPERATIONS_PER_SLICE) => Tick::GiveWay,
+            None if is_over => Tick::GiveWay,
             None => Tick::GoOn,
         }
+    }
+
+    /// Sets the next check of the clock, and tells whether the slice is over.
+    fn measure(&self) -> bool {
+        let operations = self.operations.used.get();
+        let Pace { began, first, looked, interval } = self.pace.get();
+        if self.slices == Slices::Operations {
+            self.next_look.set(operations + OPERATIONS_PER_LOOK);
+            return operations - first >= OPERATIONS_PER_SLICE;
+        }
+        let now = std::time::Instant::now();
+        let is_slow = now.duration_since(looked) > SLOW_OPERATIONS;
+        let interval = if is_slow { 1 } else { (interval * 2).min(OPERATIONS_PER_LOOK) };
+        self.next_look.set(operations + interval);
+        self.pace.set(Pace { began, first, looked: now, interval });
+        now.duration_since(began) >= SLICE
     }
 }
 
@@ -316,12 +520,21 @@ pub(super) enum Tick {
 impl Overrun {
     /// Returns the overrun of a limit; `what` is its value in words.
     pub(super) fn of(limit: Limit, what: &str) -> Self {
-        Self { limit, text: format!("the call has used up its budget: {what} (limits.{})", limit.as_str()) }
+        Self { limit, text: format!("the call has used up its budget: {what} (limits.{}, which can be raised)", limit.as_str()) }
+    }
+}
+
+impl Overrun {
+    /// Returns the overrun of a limit that cannot be raised.
+    pub(super) fn fixed(limit: Limit, what: &str) -> Self {
+        Self { limit, text: format!("the call has used up its budget: {what}") }
     }
 }
 
 impl Ending {
+    /// The interpreter keeps the place of this error, unlike that of a terminated call. The script can catch it, and is ended by its next
+    /// operation.
     fn into_error(self) -> Box<EvalAltResult> {
-        EvalAltResult::ErrorTerminated(Dynamic::from(self), Position::NONE).into()
+        EvalAltResult::ErrorRuntime(Dynamic::from(self), Position::NONE).into()
     }
 }

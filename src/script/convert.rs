@@ -12,6 +12,7 @@ use super::script_error::Failure;
 use super::settings_handle::SettingsHandle;
 use super::time::Time;
 use super::view::View;
+use super::{allocator, bounded};
 
 /// Returns the JSON form of a value.
 ///
@@ -24,13 +25,13 @@ pub(super) fn to_json(value: &Dynamic) -> Result<Value, NotJson> {
 /// Returns the JSON form of the host's own types.
 fn host_value(value: &Dynamic) -> Option<Value> {
     if let Some(view) = value.read_lock::<View>() {
-        return Some(view.value().clone());
+        return json::copy(view.value());
     }
     if let Some(time) = value.read_lock::<Time>() {
         return Some(Value::String(time.to_string()));
     }
     if let Some(handle) = value.read_lock::<PatchHandle>() {
-        return Some(handle.snapshot());
+        return handle.look(|value| value.map_or(Some(Value::Null), json::copy));
     }
     if let Some(memo) = value.read_lock::<Memo>() {
         return to_json(&memo.snapshot()).ok();
@@ -86,9 +87,10 @@ pub(super) fn text_of(value: &Dynamic) -> String {
     match to_json(value) {
         Ok(Value::Object(entries)) if entries.contains_key("message") => match &entries["message"] {
             Value::String(text) => text.clone(),
-            other => other.to_string(),
+            other => bounded::json_text(other),
         },
-        Ok(json) => json.to_string(),
+        Ok(json) => bounded::json_text(&json),
+        Err(_) if allocator::exceeded().is_some() => String::new(),
         Err(_) => value.to_string(),
     }
 }
@@ -99,7 +101,12 @@ pub(super) fn shown(value: &Dynamic) -> String {
         Ok(text) => text.to_string(),
         Err(_) if value.is_unit() => "()".to_owned(),
         Err(_) if value.is_char() => value.to_string(),
-        Err(_) => to_json(value).map_or_else(|_| value.to_string(), |value| value.to_string()),
+        Err(_) => match to_json(value) {
+            Ok(json) => bounded::json_text(&json),
+            // A call that has exceeded its memory is ended: nothing of the value is shown.
+            Err(_) if allocator::exceeded().is_some() => String::new(),
+            Err(_) => value.to_string(),
+        },
     }
 }
 

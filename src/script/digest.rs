@@ -6,7 +6,24 @@ use sha2::{Digest, Sha256};
 
 /// Returns the SHA-256 digest of consecutive texts as hexadecimal digits.
 pub(super) fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let digest = texts.into_iter().fold(Sha256::new(), Digest::chain_update).finalize();
+    let pieces: Result<_, std::convert::Infallible> = sha256_of(&mut texts.into_iter().map(|text| Ok(text.as_bytes())));
+    let Ok(digits) = pieces;
+    digits
+}
+
+/// Returns the SHA-256 digest of consecutive bytes as hexadecimal digits.
+///
+/// # Errors
+/// The first error among them.
+pub(super) fn sha256_of<'a, E>(pieces: &mut dyn Iterator<Item = Result<&'a [u8], E>>) -> Result<String, E> {
+    let mut hasher = Sha256::new();
+    for piece in pieces {
+        hasher.update(piece?);
+    }
+    Ok(hexadecimal(&hasher.finalize()))
+}
+
+fn hexadecimal(digest: &[u8]) -> String {
     digest.iter().fold(String::with_capacity(64), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
         digits

@@ -14,6 +14,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Posit
 use super::arguments::{EVERYTHING, VIEWS};
 use super::context::Context;
 use super::declaration::Limits;
+use super::fiber;
 use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
@@ -28,8 +29,8 @@ use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use super::{
-    arguments, functions, index, logger, memo, patch_handle, progress_hook, receivers, settings_handle, shared, stopped, time, transforms,
-    view, warnings,
+    arguments, functions, index, logger, memo, nesting, patch_handle, progress_hook, receivers, settings_handle, shared, stopped, time,
+    transforms, view, warnings,
 };
 
 /// The reserved words of Rhai that stay reserved: they are its own functions.
@@ -184,6 +185,10 @@ fn is_freed(word: &str) -> bool {
 /// Variables captured by closures are shared values. They are read as another reference to the same value: Rhai itself would lock them for
 /// the whole chain that begins with them.
 fn variable(name: &str, index: usize, mut context: EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+    if let Some(ended) = fiber::with_budget(|budget| budget.end_at_variable(context.call_level())).flatten() {
+        return Err(ended);
+    }
+    nesting::check(&context)?;
     let written = receivers::written(name);
     if written.unwrap_or(name) == EVERYTHING {
         refresh(&mut context);
@@ -258,7 +263,8 @@ fn is_handle(value: &Dynamic) -> bool {
 fn set_limits(engine: &mut Engine, sizes: Sizes) {
     // Operations are counted by the call's own budget, which also counts those inside of native functions.
     engine.set_max_operations(0);
-    engine.set_max_call_levels(sizes.depth);
+    // The call's own limit is one level less, and tells the place.
+    engine.set_max_call_levels(sizes.depth + 1);
     engine.set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1);
     engine.set_max_string_size(sizes.string);
     engine.set_max_array_size(sizes.array);

@@ -119,6 +119,10 @@ impl Execution {
     /// Logs a line about a sub-handler, and keeps it for the report.
     pub(super) fn log_message(&self, subject: &Subject, message: Message) {
         let text = message.to_string();
+        if self.budget.count_output(text.len() + logger::BYTES_PER_LINE).is_err() {
+            // The call is ended; its sub-handlers go on in the next one.
+            return;
+        }
         logger::write(&self.span, message.level, &text);
         logger::post(&self.scripts.environment, subject, message.level, &text);
         self.notes.borrow_mut().messages.push(message);

@@ -1,6 +1,6 @@
 //! A script as a future: it runs on its own stack, and suspends when a host function has to wait.
 //!
-//! This is the only file with `unsafe`, in two expressions. Why they are sound:
+//! Why its two `unsafe` expressions are sound:
 //!
 //! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
@@ -23,13 +23,17 @@ use std::task::{Context, Poll};
 use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::allocator::{self, Account};
 use super::budget::Budget;
+use super::overflow::{self, Running};
 
-/// The size of a fiber's stack. Only touched pages take memory. 64 levels of closures called by `map` take 0.8 MiB.
-const STACK_SIZE: usize = if cfg!(debug_assertions) { 4 << 20 } else { 1 << 20 };
+/// The size of a fiber's stack. Only touched pages take memory, as long as it is smaller than a huge page of 2 MiB: a kernel that gives huge
+/// pages to everything would otherwise give each fiber one.
+const STACK_SIZE: usize = if cfg!(debug_assertions) { 12 << 20 } else { (2 << 20) - (64 << 10) };
 
-/// The part of the stack reserved for native functions, which do not check its size.
-const STACK_RESERVE: usize = if cfg!(debug_assertions) { 512 << 10 } else { 128 << 10 };
+/// The part of the stack reserved for native functions, which do not check its size: converting, comparing, printing and dropping nested
+/// values recurses. The rest is for scripts: 64 levels of closures called by `map` take 0.8 MiB.
+const STACK_RESERVE: usize = if cfg!(debug_assertions) { 8 << 20 } else { 1 << 20 };
 
 /// The number of unused stacks that a thread keeps. Their touched pages stay in memory, so this also limits memory.
 const POOLED_STACKS: usize = 256;
@@ -58,6 +62,8 @@ pub(super) struct Fiber<T: 'static> {
     coroutine: Option<Coroutine<(), Ask, Ended<T>, DefaultStack>>,
     asked: Option<Ask>,
     budget: Rc<Budget>,
+    account: Account,
+    running: Running,
 }
 
 impl<T: 'static> Fiber<T> {
@@ -70,16 +76,29 @@ impl<T: 'static> Fiber<T> {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_SIZE)?,
         };
-        budget.set_stack_floor(stack.limit().get() + STACK_RESERVE);
+        overflow::install();
+        let limit = stack.limit().get();
+        budget.set_stack_floor(limit + STACK_RESERVE);
         let coroutine = Coroutine::with_stack(stack, move |suspender: &Suspender, ()| {
             set_current(ptr::from_ref(suspender));
             catch_unwind(AssertUnwindSafe(function))
         });
-        Ok(Self { coroutine: Some(coroutine), asked: None, budget })
+        let account = budget.account();
+        let running = Running::new(limit, budget.title());
+        Ok(Self { coroutine: Some(coroutine), asked: None, budget, account, running })
     }
 
     /// Runs until the script ends or has to wait.
     fn resume(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
+        let outer = allocator::switch(self.account);
+        let resumed = self.run(context);
+        self.account = allocator::switch(outer);
+        self.budget.report(self.account.live);
+        resumed
+    }
+
+    /// Neither the script nor the future that it waits for can panic out of here.
+    fn run(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
         let coroutine = self.coroutine.as_mut().expect("a fiber is not polled after its end");
         loop {
             if let Some(ask) = self.asked {
@@ -88,7 +107,8 @@ impl<T: 'static> Fiber<T> {
                 }
                 self.asked = None;
             }
-            let installed = Installed::new(Rc::clone(&self.budget));
+            self.budget.begin_slice();
+            let installed = Installed::new(Rc::clone(&self.budget), self.running);
             let resumed = coroutine.resume(());
             drop(installed);
             match resumed {
@@ -132,17 +152,21 @@ impl<T: 'static> Drop for Fiber<T> {
 struct Installed {
     outer: *const Suspender,
     outer_budget: Option<Rc<Budget>>,
+    outer_running: Running,
 }
 
 impl Installed {
-    fn new(budget: Rc<Budget>) -> Self {
-        Self { outer: current(), outer_budget: RUNNING.with(|running| running.replace(Some(budget))) }
+    /// The title in `running` belongs to the budget, which is kept meanwhile.
+    fn new(budget: Rc<Budget>, running: Running) -> Self {
+        let outer_budget = RUNNING.with(|running| running.replace(Some(budget)));
+        Self { outer: current(), outer_budget, outer_running: overflow::switch(running) }
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         set_current(self.outer);
+        overflow::switch(self.outer_running);
         let outer_budget = self.outer_budget.take();
         RUNNING.with(|running| running.replace(outer_budget));
     }

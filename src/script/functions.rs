@@ -12,9 +12,11 @@ pub(super) mod moments;
 mod options;
 mod random;
 pub(super) mod regexp;
+mod sized;
 pub(super) mod sleep;
 mod subhandling;
 mod targets;
+mod template_limits;
 pub(super) mod templates;
 mod text;
 
@@ -36,6 +38,7 @@ pub(super) fn register(engine: &mut Engine) {
         login::register,
         moments::register,
         regexp::register,
+        sized::register,
         templates::register,
         text::register,
     ] {

@@ -16,6 +16,7 @@ use super::declaration::BindingKind;
 use super::index::Indexes;
 use super::memo::{self, OperatorMemo};
 use super::problem::Problem;
+use super::process_memory::ProcessMemory;
 use super::program::Program;
 use super::stopped::Stopped;
 use super::subject::Subject;
@@ -34,6 +35,9 @@ const SHARE_WITHOUT_DAEMONS: usize = 4;
 /// Limit of the threads that a host starts by default.
 const MAX_OWN_THREADS: usize = 4;
 
+/// The default of the bytes that running scripts may hold before new calls wait.
+pub const MEMORY: u64 = 512 << 20;
+
 /// The stack of a script thread, which also compiles: the parser recurses.
 const THREAD_STACK: usize = 8 << 20;
 
@@ -51,21 +55,24 @@ pub struct Options {
     pub credentials: Option<Arc<dyn Credentials>>,
     /// The fibers, which all hosts of a process share.
     pub fibers: Fibers,
+    /// Calls wait while the running scripts of the process hold more than this, in bytes.
+    pub memory: u64,
 }
 
-/// A limit of fibers: of running and waiting scripts. Cheap to clone.
+/// A limit of fibers: of running and waiting scripts, and the memory that they hold. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Fibers {
     all: Arc<Semaphore>,
     /// A daemon takes one of these and then a fiber, both for as long as it lives.
     daemons: Arc<Semaphore>,
+    memory: Arc<ProcessMemory>,
 }
 
 impl Fibers {
     /// Returns a limit of fibers; a part of them is left to calls other than daemons.
     pub fn up_to(limit: usize) -> Self {
         let daemons = limit - limit.div_ceil(SHARE_WITHOUT_DAEMONS);
-        Self { all: Arc::new(Semaphore::new(limit)), daemons: Arc::new(Semaphore::new(daemons)) }
+        Self { all: Arc::new(Semaphore::new(limit)), daemons: Arc::new(Semaphore::new(daemons)), memory: Arc::default() }
     }
 
     async fn permit(&self) -> OwnedSemaphorePermit {
@@ -112,7 +119,15 @@ impl Default for Threads {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: Threads::default(), clock: Clock::system(), seed: None, api: None, credentials: None, fibers: Fibers::default() }
+        Self {
+            threads: Threads::default(),
+            clock: Clock::system(),
+            seed: None,
+            api: None,
+            credentials: None,
+            fibers: Fibers::default(),
+            memory: MEMORY,
+        }
     }
 }
 
@@ -121,6 +136,7 @@ pub struct Host {
     threads: Vec<Worker>,
     fibers: Fibers,
     operator_memo: memo::Current,
+    memory: u64,
     generations: AtomicU64,
 }
 
@@ -168,14 +184,15 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, seed, api, credentials, fibers } = options;
-        let operator_memo = memo::Current::default();
-        let settings = ThreadSettings { clock, seed, api, credentials, operator_memo: Arc::clone(&operator_memo), shared: Arc::default() };
+        let Options { threads, clock, seed, api, credentials, fibers, memory } = options;
+        let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
+        let shared = Arc::default();
+        let settings = ThreadSettings { clock, seed, api, credentials, operator_memo: Arc::clone(&operator_memo), shared, process_memory };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
-        Ok(Self { threads, fibers, operator_memo, generations: AtomicU64::new(0) })
+        Ok(Self { threads, fibers, operator_memo, memory, generations: AtomicU64::new(0) })
     }
 
     /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
@@ -211,6 +228,7 @@ impl Host {
             },
             _ => None,
         };
+        self.fibers.memory.at_most(self.memory).await;
         let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let jobs = self.thread_of(&call.subject.turn());
@@ -247,6 +265,7 @@ impl Host {
         evaluation: Evaluation,
         job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
     ) -> Result<T, String> {
+        self.fibers.memory.at_most(self.memory).await;
         let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };

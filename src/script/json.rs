@@ -4,6 +4,8 @@
 use rhai::{Array, Dynamic, FnPtr, Map};
 use serde_json::{Number, Value};
 
+use super::allocator;
+
 /// Limit of nesting levels. Each takes native stack, also when the value is dropped or compared.
 pub(super) const MAX_NESTING: usize = 200;
 
@@ -57,7 +59,7 @@ pub(super) fn to_json(value: &Dynamic, host: Host) -> Result<Value, NotJson> {
 
 fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
     if level > MAX_NESTING {
-        return Err(NotJson::new(format!("a value of more than {MAX_NESTING} levels")));
+        return Err(too_deep());
     }
     if value.is_unit() {
         return Ok(Value::Null);
@@ -72,6 +74,8 @@ fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
         return Number::from_f64(float).map(Value::Number).ok_or_else(|| NotJson::new(format!("the float {float}")));
     }
     if let Ok(text) = value.as_immutable_string_ref() {
+        // Values of the interpreter share their texts.
+        fits(text.len())?;
         return Ok(Value::String(text.to_string()));
     }
     if let Ok(c) = value.as_char() {
@@ -89,7 +93,43 @@ fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
         });
         return entries.collect::<Result<_, _>>().map(Value::Object);
     }
-    host(value).ok_or_else(|| NotJson::new(title_of(value)))
+    if let Some(value) = host(value) {
+        return if level + nesting(&value) > MAX_NESTING { Err(too_deep()) } else { Ok(value) };
+    }
+    Err(NotJson::new(title_of(value)))
+}
+
+fn fits(bytes: usize) -> Result<(), NotJson> {
+    if allocator::reserve(bytes) { Ok(()) } else { Err(NotJson::new("a value that is larger than the call's limit of memory")) }
+}
+
+fn too_deep() -> NotJson {
+    NotJson::new(format!("a value of more than {MAX_NESTING} levels"))
+}
+
+/// Returns a copy of a value, unless it is larger than the call may hold.
+pub(super) fn copy(value: &Value) -> Option<Value> {
+    allocator::reserve(size(value)).then(|| value.clone())
+}
+
+/// Returns the bytes that a copy of a value takes, approximately.
+pub(super) fn size(value: &Value) -> usize {
+    let inner = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + size_of::<String>() + size(value)).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + inner
+}
+
+/// Returns the levels of lists and maps in a value.
+pub(super) fn nesting(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or_default(),
+        Value::Object(entries) => 1 + entries.values().map(nesting).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 fn title_of(value: &Dynamic) -> String {

@@ -2,6 +2,7 @@
 
 use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
+use super::allocator;
 use super::context::{Context, Environment};
 use super::convert;
 use super::subject::Subject;
@@ -13,6 +14,9 @@ macro_rules! target {
         "kopfd::objects"
     };
 }
+
+/// The time, the level and the object of a line count as output, too.
+pub(super) const BYTES_PER_LINE: usize = 64;
 
 /// Registers a function for values of several types.
 macro_rules! log_functions {
@@ -44,7 +48,7 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
     context.acts(native.fn_name())?;
     let Some(level) = level_in(&context, level) else { return Ok(()) };
     let text = convert::shown(text);
-    context.budget().count_output(text.len())?;
+    context.budget().count_output(text.len() + BYTES_PER_LINE)?;
     write(context.span(), level, &text);
     if let Some(subject) = context.subject() {
         post(context.environment(), subject, level, &text);
@@ -56,7 +60,7 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
 pub(super) fn post(environment: &Environment, subject: &Subject, level: Level, text: &str) {
     let Some(api) = environment.api.as_ref().filter(|api| api.posts_logs()) else { return };
     if let Some(body) = subject.body().filter(|_| subject.posts_logs()) {
-        api.post_log(&body, level, text);
+        allocator::uncounted(|| api.post_log(&body, level, text));
     }
 }
 
@@ -67,11 +71,12 @@ fn level_in(context: &Context, level: Level) -> Option<Level> {
 
 /// Logs a line about an object.
 pub(super) fn write(span: &tracing::Span, level: Level, text: &str) {
-    span.in_scope(|| match level {
+    let log = || match level {
         Level::Debug => tracing::debug!(target: target!(), "{text}"),
         Level::Step => tracing::debug!(target: "kopfd::objects::steps", "{text}"),
         Level::Info => tracing::info!(target: target!(), "{text}"),
         Level::Warning => tracing::warn!(target: target!(), "{text}"),
         Level::Error => tracing::error!(target: target!(), "{text}"),
-    });
+    };
+    allocator::uncounted(|| span.in_scope(log));
 }

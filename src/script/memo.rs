@@ -1,6 +1,6 @@
 //! Memories of objects: plain data that all calls of an object share during the life of the process.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,6 +13,13 @@ use super::json::NotJson;
 use super::plain::Plain;
 
 pub(super) mod methods;
+
+/// Limit of the bytes of all memos of the objects of one thread.
+const MAX_BYTES: usize = 256 << 20;
+
+/// What a value takes besides its texts, and an entry of a map besides its value.
+const BYTES_PER_VALUE: usize = 16;
+const BYTES_PER_ENTRY: usize = 64;
 
 /// A state of the operator's memo. Successive states share the values that have not changed.
 #[derive(Debug, Clone, Default)]
@@ -48,20 +55,51 @@ pub(super) enum MemoOwner {
 
 /// The memos of one script thread: those of its objects, and the operator's. An object that never writes to its memo has none here.
 pub struct Memos {
-    written: RefCell<HashMap<Arc<str>, Map>>,
+    written: RefCell<HashMap<Arc<str>, Written>>,
+    /// The bytes of all of them.
+    bytes: Cell<usize>,
     operator: Current,
 }
+
+/// The memo of an object, and its size in bytes.
+struct Written {
+    map: Map,
+    bytes: usize,
+}
+
+/// Returns the bytes that plain data takes, approximately. Texts count as often as they occur.
+fn size_of(value: &Dynamic) -> usize {
+    let inner = if let Ok(text) = value.as_immutable_string_ref() {
+        text.len()
+    } else if let Ok(items) = value.as_array_ref() {
+        items.iter().map(size_of).sum()
+    } else if let Ok(entries) = value.as_map_ref() {
+        entries.iter().map(|(key, value)| size_of_entry(key, value)).sum()
+    } else {
+        0
+    };
+    BYTES_PER_VALUE + inner
+}
+
+fn size_of_entry(key: &str, value: &Dynamic) -> usize {
+    key.len() + BYTES_PER_ENTRY + size_of(value)
+}
+
+/// A memo would be larger than allowed.
+pub(super) struct TooLarge;
 
 impl Memos {
     /// Returns an empty table with the operator's memo.
     pub(super) fn new(operator: Current) -> Self {
-        Self { written: RefCell::default(), operator }
+        Self { written: RefCell::default(), bytes: Cell::new(0), operator }
     }
 
     /// Drops the memo of an object, by its key.
     pub fn forget(&self, key: &str) {
         let mut written = self.written.borrow_mut();
-        written.remove(key);
+        if let Some(memo) = written.remove(key) {
+            self.bytes.set(self.bytes.get().saturating_sub(memo.bytes));
+        }
         if written.is_empty() {
             written.shrink_to_fit();
         }
@@ -76,30 +114,37 @@ impl Memos {
         match owner {
             MemoOwner::Operator => look(Content::Operator(&self.operator.read())),
             MemoOwner::Object(memo) => match self.written.borrow().get(&memo.key) {
-                Some(map) => look(Content::Object(map)),
+                Some(memo) => look(Content::Object(&memo.map)),
                 None => look(Content::Operator(&memo.origin)),
             },
         }
     }
 
-    fn insert(&self, owner: &MemoOwner, key: &str, value: &Dynamic) -> Result<(), NotJson> {
+    /// Sets a value, unless the memo would be larger than `limit` bytes, or all memos larger than allowed.
+    fn insert(&self, owner: &MemoOwner, key: &str, value: &Dynamic, limit: usize) -> Result<Result<(), TooLarge>, NotJson> {
         match owner {
             MemoOwner::Operator => {
                 let data = convert::to_data(value)?;
+                let size = |(key, data): (&Arc<str>, &Plain)| key.len() + BYTES_PER_ENTRY + data.size();
+                let others: usize = self.operator.read().0.iter().filter(|(known, _)| &***known != key).map(size).sum();
+                if others + size((&key.into(), &data)) > limit {
+                    return Ok(Err(TooLarge));
+                }
                 self.change_operator(|values| drop(values.insert(key.into(), data)));
+                Ok(Ok(()))
             }
             MemoOwner::Object(memo) => {
                 let value = convert::to_plain(value)?;
-                self.change_object(memo, |map| drop(map.insert(key.into(), value)));
+                Ok(self.change_object(memo, key, Some(value), limit))
             }
         }
-        Ok(())
     }
 
     fn remove(&self, owner: &MemoOwner, key: &str) {
         match owner {
             MemoOwner::Operator => self.change_operator(|values| drop(values.remove(key))),
-            MemoOwner::Object(memo) => self.change_object(memo, |map| drop(map.remove(key))),
+            // It becomes smaller.
+            MemoOwner::Object(memo) => drop(self.change_object(memo, key, None, usize::MAX)),
         }
     }
 
@@ -108,9 +153,27 @@ impl Memos {
         change(&mut Arc::make_mut(&mut self.operator.write()).0);
     }
 
-    fn change_object(&self, memo: &ObjectMemo, change: impl FnOnce(&mut Map)) {
+    fn change_object(&self, memo: &ObjectMemo, key: &str, value: Option<Dynamic>, limit: usize) -> Result<(), TooLarge> {
         let mut written = self.written.borrow_mut();
-        change(written.entry(Arc::clone(&memo.key)).or_insert_with(|| Content::Operator(&memo.origin).to_map()));
+        let memo = written.entry(Arc::clone(&memo.key)).or_insert_with(|| {
+            let map = Content::Operator(&memo.origin).to_map();
+            let bytes = map.iter().map(|(key, value)| size_of_entry(key, value)).sum();
+            self.bytes.set(self.bytes.get() + bytes);
+            Written { map, bytes }
+        });
+        let removed = memo.map.get(key).map_or(0, |value| size_of_entry(key, value));
+        let added = value.as_ref().map_or(0, |value| size_of_entry(key, value));
+        let (bytes, all) = (memo.bytes - removed + added, (self.bytes.get() + added).saturating_sub(removed));
+        if added > removed && (bytes > limit || all > MAX_BYTES) {
+            return Err(TooLarge);
+        }
+        memo.bytes = bytes;
+        self.bytes.set(all);
+        match value {
+            Some(value) => drop(memo.map.insert(key.into(), value)),
+            None => drop(memo.map.remove(key)),
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rhai::ImmutableString;
 use serde_json::Value;
 
+use super::json::MAX_NESTING;
 use crate::object::Patch;
 
 pub(super) mod methods;
@@ -21,6 +22,8 @@ pub(super) struct PatchHandle {
 struct Step {
     parent: Option<Rc<Step>>,
     key: ImmutableString,
+    /// The number of steps to here.
+    level: usize,
 }
 
 impl Step {
@@ -70,11 +73,18 @@ impl PatchHandle {
     fn below(&self, key: ImmutableString) -> Self {
         // `patch.meta` is accepted, since other arguments use the name `meta`.
         let key = if self.place.is_none() && key == "meta" { "metadata".into() } else { key };
-        let place = Rc::new(Step { parent: self.place.clone(), key });
+        let level = self.place.as_ref().map_or(0, |place| place.level) + 1;
+        let place = Rc::new(Step { parent: self.place.clone(), key, level });
         Self { patch: Rc::clone(&self.patch), place: Some(place), is_writable: self.is_writable }
     }
 
-    fn look<T>(&self, look: impl FnOnce(Option<&Value>) -> T) -> T {
+    /// Tells whether a step below it is allowed: all functions over paths and values recurse.
+    fn has_depth(&self) -> bool {
+        self.place.as_ref().is_none_or(|place| place.level < MAX_NESTING)
+    }
+
+    /// Looks at the value, if there is one.
+    pub(super) fn look<T>(&self, look: impl FnOnce(Option<&Value>) -> T) -> T {
         let patch = self.patch.borrow();
         match &self.place {
             Some(place) => look(place.find(&patch.merge)),

@@ -59,6 +59,17 @@ impl Plain {
         Ok(Self::Map(Arc::new(entries.collect::<Result<_, _>>()?)))
     }
 
+    /// Returns the bytes that it takes, approximately.
+    pub(super) fn size(&self) -> usize {
+        let inner = match self {
+            Self::Json(value) => json::size(value),
+            Self::Time(_) => 0,
+            Self::List(items) => items.iter().map(Self::size).sum(),
+            Self::Map(entries) => entries.iter().map(|(key, item)| key.len() + item.size()).sum(),
+        };
+        size_of::<Self>() + inner
+    }
+
     /// Tells whether it is null.
     pub(super) fn is_null(&self) -> bool {
         matches!(self, Self::Json(value) if value.is_null())

@@ -2,22 +2,34 @@
 
 use rhai::Dynamic;
 
-use super::budget::{Budget, Tick};
+use super::budget::{Budget, Ending, Tick};
 use super::fiber;
 
 /// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
 ///
 /// Yields to other scripts from time to time.
 pub(super) fn on_progress(_: u64) -> Option<Dynamic> {
-    match fiber::with_budget(Budget::tick)? {
+    obey(fiber::with_budget(Budget::tick)?).map(Dynamic::from)
+}
+
+/// Lets a long native function yield to other scripts; returns whether it may continue. The caller must hold nothing that others need.
+pub(super) fn pause() -> bool {
+    fiber::with_budget(Budget::pause).and_then(obey).is_none()
+}
+
+fn obey(tick: Tick) -> Option<Ending> {
+    match tick {
         Tick::GoOn => None,
-        Tick::End(ending) => Some(Dynamic::from(ending)),
+        Tick::End(ending) => Some(ending),
         Tick::GiveWay => {
             if fiber::is_fiber() {
                 fiber::with_budget(|budget| budget.set_preempted(true));
                 // Unlike a task that only wakes itself, this also lets the timers and the network of the thread go on.
                 fiber::wait(tokio::task::yield_now());
-                fiber::with_budget(|budget| budget.set_preempted(false));
+                fiber::with_budget(|budget| {
+                    budget.set_preempted(false);
+                    budget.begin_slice();
+                });
             }
             None
         }

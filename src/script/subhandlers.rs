@@ -16,6 +16,7 @@ use super::convert;
 use super::declaration::BindingKind;
 use super::execution::{Code, Execution, Task};
 use super::function::Closure;
+use super::progress_hook;
 use super::script_error::Failure;
 use super::subject::Subject;
 use super::suboptions::{Condition, Options, Written};
@@ -176,7 +177,7 @@ impl Running {
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;
         let mut outcomes: Vec<(String, Outcome)> = Vec::new();
         for handler in &pass.run {
-            if self.execution.budget.ending().is_some() {
+            if !progress_hook::pause() {
                 break;
             }
             let outcome = self.attempt(handler, &pass)?;

@@ -14,17 +14,18 @@ use tokio::task::spawn_local;
 
 use super::api::{Api, Credentials};
 use super::arguments::{Offer, Outputs};
-use super::budget::{Budget, Ending};
+use super::budget::{Budget, Ending, Slices};
 use super::call::{Call, Evaluation, Returned};
 use super::context::{Environment, Mode};
-use super::declaration::{BindingKind, Limits};
+use super::declaration::{Binding, BindingKind, Code, Limits};
 use super::engine::{self, Sizes};
-use super::execution::{Code, Execution, Notes, Task};
+use super::execution::{self, Execution, Notes, Task};
 use super::fiber::Fiber;
 use super::index::Indexes;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
 use super::problem::Problem;
+use super::process_memory::ProcessMemory;
 use super::program::Program;
 use super::rng::Rng;
 use super::script_error::Failure;
@@ -35,7 +36,7 @@ use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop};
-use crate::object::Patch;
+use crate::object::{ObjectKey, Patch};
 
 /// The time limit of an expression.
 const EXPRESSION_TIME: Duration = Duration::from_secs(1);
@@ -132,6 +133,8 @@ pub(super) struct ThreadSettings {
     pub operator_memo: memo::Current,
     /// The operator's shared data.
     pub shared: Arc<SharedData>,
+    /// The memory of all scripts of the process.
+    pub process_memory: Arc<ProcessMemory>,
 }
 
 /// A script thread.
@@ -218,6 +221,11 @@ impl Thread {
         Ok(())
     }
 
+    /// In virtual time, the order of calls must not depend on the machine.
+    fn slices(&self) -> Slices {
+        if self.settings.clock.is_virtual() { Slices::Operations } else { Slices::Time }
+    }
+
     fn generation(&self, number: u64) -> Option<Rc<Scripts>> {
         self.generations.borrow().get(&number).cloned()
     }
@@ -249,7 +257,8 @@ impl Thread {
             return uncalled(call.patch, format!("the binding number {} is not called for such a subject", call.target));
         }
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
-        let budget = Budget::new(&binding.limits, stop);
+        let budget = Budget::new(&binding.limits, stop).with_slices(self.slices()).titled(title(binding, &subject));
+        let budget = budget.counted_in(Arc::clone(&self.settings.process_memory));
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
         let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
@@ -265,7 +274,7 @@ impl Thread {
             notes: RefCell::default(),
             scripts: Rc::clone(&scripts),
         });
-        let code = Code::Binding(Rc::clone(function));
+        let code = execution::Code::Binding(Rc::clone(function));
         let attempt = {
             let execution = Rc::clone(&execution);
             move || {
@@ -313,7 +322,7 @@ impl Thread {
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
         let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
-        let budget = Rc::new(Budget::new(&limits, Stop::new()));
+        let budget = Rc::new(Budget::new(&limits, Stop::new()).with_slices(self.slices()));
         let engine = engine::of_thread(Sizes::of(&limits));
         let memos = Rc::clone(&self.memos);
         let context_budget = Rc::clone(&budget);
@@ -354,12 +363,23 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
     }));
 }
 
+/// Returns the script, the handler and the object of a call.
+fn title(binding: &Binding, subject: &Subject) -> String {
+    let code = match &binding.code {
+        Code::Function { file, name } => format!("{}, function `{name}`", file.display()),
+        Code::Inline { place, .. } => format!("{}:{}", place.file.display(), place.line),
+    };
+    let object = subject.body().map_or_else(String::new, |body| format!(", object {}", ObjectKey::of(&body)));
+    format!("`{}` ({code}{object})", binding.id)
+}
+
 /// Releases the shared state that a call holds, however it ends.
 struct EndOfCall(Rc<Budget>);
 
 impl Drop for EndOfCall {
     fn drop(&mut self) {
         self.0.held().release();
+        self.0.report(0);
     }
 }
 

@@ -80,14 +80,14 @@ pub(super) fn describe(error: Box<EvalAltResult>, function: &str, source: &str, 
     let place = origins.get(&innermost.source).filter(|_| !innermost.position.is_none()).map(|origin| origin.place(innermost.position));
     let trace = render(&frames, origins);
     let (thrown, ending, text) = match leaf {
+        EvalAltResult::ErrorRuntime(token, _) | EvalAltResult::ErrorTerminated(token, _) if token.is::<Ending>() => match token.cast() {
+            Ending::Overrun(overrun) => (None, Some(Ending::Overrun(overrun.clone())), overrun.text),
+            ending => (None, Some(ending), "the call was cancelled".to_owned()),
+        },
         EvalAltResult::ErrorRuntime(value, _) => {
             (value.read_lock::<Failure>().map(|failure| failure.clone()), None, convert::text_of(&value))
         }
-        EvalAltResult::ErrorTerminated(token, _) => match token.try_cast::<Ending>() {
-            Some(Ending::Overrun(overrun)) => (None, Some(Ending::Overrun(overrun.clone())), overrun.text),
-            Some(ending) => (None, Some(ending), "the call was cancelled".to_owned()),
-            None => (None, None, "the call was ended".to_owned()),
-        },
+        EvalAltResult::ErrorTerminated(..) => (None, None, "the call was ended".to_owned()),
         EvalAltResult::ErrorDataTooLarge(what, _) => of_overrun(too_large(&what)),
         EvalAltResult::ErrorStackOverflow(_) => of_overrun(Overrun::of(Limit::Depth, "too many nested calls")),
         leaf => (None, None, humanise(leaf)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rhai::{Dynamic, EvalAltResult};
 use serde_json::Value;
 
-use super::budget::{Budget, Ending};
+use super::budget::{Budget, Ending, Overrun};
 use super::convert;
 use super::function::Function;
 use super::script_error::{Meaning, REJECTED};
@@ -25,8 +25,14 @@ pub(super) fn of_result(result: &Dynamic) -> Verdict {
 pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: &BTreeMap<String, Origin>, budget: &Budget) -> Verdict {
     let source = function.global.source().unwrap_or_default();
     let report = trace::describe(error, &function.title, source, origins);
+    budget.look_at_memory();
     // Even if the interpreter ignores the error, as in sorting, the call has ended.
-    if let Some(ending) = budget.ending().or(report.ending) {
+    let ending = report.ending.map(|ending| match ending {
+        // The interpreter does not tell the value of its limit.
+        Ending::Overrun(Overrun { limit, .. }) => Ending::Overrun(budget.describe(limit)),
+        other => other,
+    });
+    if let Some(ending) = budget.ending().or(ending) {
         return of_ending(ending, budget, Some(report.trace));
     }
     let Some(failure) = report.thrown else { return failed(report.text, Some(report.trace)) };

@@ -57,6 +57,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("kopfd_apiserver", &["lib"]),
     ("rhai", &["script"]),
     ("corosensei", &["script"]),
+    ("libc", &["script"]),
     ("minijinja", &["script"]),
     ("kube", &["cluster"]),
     ("k8s_openapi", &["cluster"]),
@@ -105,7 +106,7 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The only files with `unsafe`.
-const UNSAFE: [&str; 2] = ["src/cli/memory.rs", "src/script/fiber.rs"];
+const UNSAFE: [&str; 4] = ["src/cli/memory.rs", "src/script/allocator.rs", "src/script/fiber.rs", "src/script/overflow.rs"];
 
 fn kopfd() -> &'static Sources {
     static SOURCES: LazyLock<Sources> = LazyLock::new(|| Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")));

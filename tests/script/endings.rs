@@ -160,7 +160,7 @@ fn an_error_shows_its_place_and_the_calls_that_led_there() {
              | ^
         "#);
         insta::assert_snapshot!(message(world.call(2).await.verdict), @r"
-        the call has used up its budget: 10000 operations (limits.operations)
+        the call has used up its budget: 10000 operations (limits.operations, which can be raised)
           --> inline (operator.yaml:11:12)
           11 |   f.call();
              |     ^

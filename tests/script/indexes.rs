@@ -269,7 +269,7 @@ fn a_deadlock_ends_with_the_time_of_a_call_and_says_who_has_what() {
             _ => None,
         })
         .collect();
-    let expected = "the call has used up its budget: 60 seconds (limits.time); it was waiting for the lock `b`, held by main.rhai:3 for Example ns/obj, \
+    let expected = "the call has used up its budget: 60 seconds (limits.time, which can be raised); it was waiting for the lock `b`, held by main.rhai:3 for Example ns/obj, \
                     which waits for the lock `a`, held by main.rhai:3 for Example ns/obj, which waits for the lock `b`";
     assert!(texts.iter().any(|text| text == expected), "{texts:#?}");
 }

@@ -311,7 +311,11 @@ fn an_object_has_the_operators_memo_of_its_first_event_on_every_thread() {
         found
     });
     for (round, read, written) in found {
-        let expected = if round == 0 { (json!([null, []]), json!({"own": true})) } else { (json!([round, ["round"]]), json!({"own": true, "round": round})) };
+        let expected = if round == 0 {
+            (json!([null, []]), json!({"own": true}))
+        } else {
+            (json!([round, ["round"]]), json!({"own": true, "round": round}))
+        };
         assert_eq!((read, written), expected);
     }
 }

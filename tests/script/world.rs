@@ -12,8 +12,8 @@ use kopfd::kit::source::SourcePosition;
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
 use kopfd::script::{
-    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, ObjectMemo, Options, Problem, Program,
-    Returned, Subhandling, Subject, Threads,
+    Binding, BindingKind, Call, Code, Declaration, Evaluation, Expression, Host, Installed, Limits, Object, ObjectMemo, Options, Problem,
+    Program, Returned, Subhandling, Subject, Threads,
 };
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
@@ -81,7 +81,10 @@ impl Operator {
     }
 
     pub(crate) async fn start_with(self, options: Options) -> Result<World, Vec<Problem>> {
-        let clock = Clock::starting_at(START.parse().unwrap());
+        self.start_at(options, Clock::starting_at(START.parse().unwrap())).await
+    }
+
+    pub(crate) async fn start_at(self, options: Options, clock: Clock) -> Result<World, Vec<Problem>> {
         let host = Host::start(Options { clock, ..options }).unwrap();
         let program = Program::load(self.declaration.clone())?;
         let installed = host.install(Arc::new(program)).await?;

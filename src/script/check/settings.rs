@@ -12,6 +12,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ("process", &["ultimateExitingTimeout"]),
     ("queueing", &["errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
     ("scanning", &["disabled"]),
+    ("scripts", &["memory"]),
     ("watching", &["clientTimeout", "connectTimeout", "inactivityTimeout", "reconnectBackoff", "serverTimeout"]),
 ];
 

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::options::{json, placed, text};
 use crate::handling::Level;
+use crate::script::allocator;
 use crate::script::api::EventRequest;
 use crate::script::context::Context;
 use crate::script::convert;
@@ -50,7 +51,7 @@ fn post(native: &Native<'_>, objects: Option<&Dynamic>, texts: [Dynamic; 3], lev
         let (event_type, reason) = (text(&function, "the type", &event_type)?, text(&function, "the reason", &reason)?);
         let message = convert::shown(&message);
         context.budget().count_output(message.len())?;
-        api.post(EventRequest { objects, event_type, reason, message, level });
+        allocator::uncounted(|| api.post(EventRequest { objects, event_type, reason, message, level }));
         Ok(())
     });
     placed(native, queued)

@@ -3,8 +3,8 @@
 use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use serde_json::{Map, Value};
 
-use crate::script::convert;
 use crate::script::script_error::Failure;
+use crate::script::{bounded, convert};
 
 type Thrown = Box<EvalAltResult>;
 
@@ -99,6 +99,9 @@ pub(super) fn json(function: &str, value: &Dynamic) -> Result<Value, Thrown> {
 pub(super) fn text(function: &str, what: &str, value: &Dynamic) -> Result<String, Thrown> {
     match value.as_immutable_string_ref() {
         Ok(text) => Ok(text.to_string()),
-        Err(_) => Err(Failure::argument(format!("`{function}`: {what} must be a text, not {}", convert::shown(value))).into()),
+        Err(_) => {
+            Err(Failure::argument(format!("`{function}`: {what} must be a text, not {}", bounded::shortened(&convert::shown(value))))
+                .into())
+        }
     }
 }

@@ -8,12 +8,24 @@ use regex::{Regex, RegexBuilder};
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
+use crate::script::allocator;
+use crate::script::bounded::{self, Text};
+use crate::script::declaration::Limit;
 use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
 /// Limit of cached patterns. With more of them, scripts generate patterns, and caching is useless.
 const CACHED: usize = 256;
+
+/// Limit of bytes of the cached patterns.
+const CACHED_BYTES: usize = 8 << 20;
+
+/// Limit of bytes of a pattern's text. Its syntax tree takes a hundred times as much.
+const MAX_PATTERN: usize = 16 << 10;
+
+/// What an item of a result takes besides its text.
+const BYTES_PER_ITEM: usize = 64;
 
 /// Limit of bytes of one compiled pattern; the default would be ten times as much.
 const MAX_SIZE: usize = 1 << 20;
@@ -28,7 +40,10 @@ pub(crate) fn register(engine: &mut Engine) {
         let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic| placed(&native, function(&patterns, [a, b]));
         FuncRegistration::new(name).set_into_module(&mut module, call);
     }
-    let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic, c: Dynamic| placed(&native, replace(&patterns, [a, b, c]));
+    let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic, c: Dynamic| {
+        let max = native.engine().max_string_size();
+        placed(&native, replace(&patterns, [a, b, c], max))
+    };
     FuncRegistration::new("replace").set_into_module(&mut module, call);
     engine.register_static_module("regex", module.into());
 }
@@ -52,14 +67,38 @@ fn find(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, 
 fn find_all(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
     let regex = patterns.compiled("regex::find_all", &pattern)?;
     let text = text("regex::find_all", "the second argument", &given)?;
-    Ok(regex.find_iter(&text).map(|found| found.as_str().into()).collect::<Array>().into())
+    let mut all = Array::new();
+    for found in regex.find_iter(&text) {
+        bounded::reserve(found.len() + BYTES_PER_ITEM)?;
+        all.push(found.as_str().into());
+        // Each search takes linear time, and there are up to as many as the text is long.
+        bounded::pause()?;
+    }
+    Ok(all.into())
 }
 
 /// `regex::replace(pattern, text, with)`: the text with every match replaced; `$1` and `${name}` mean groups, `$$` a dollar.
-fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<Dynamic, Thrown> {
+fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3], max: usize) -> Result<Dynamic, Thrown> {
     let regex = patterns.compiled("regex::replace", &pattern)?;
     let with = text("regex::replace", "the replacement", &with)?;
-    Ok(regex.replace_all(&text("regex::replace", "the second argument", &given)?, with.as_str()).into_owned().into())
+    let text = text("regex::replace", "the second argument", &given)?;
+    let (mut replaced, mut end) = (Text::up_to(max), 0);
+    let push =
+        |replaced: &mut Text, part: &str| if replaced.push(part.as_bytes()) { Ok(()) } else { Err(bounded::refused(Limit::StringSize)) };
+    for captures in regex.captures_iter(&text) {
+        let whole = captures.get_match();
+        push(&mut replaced, &text[end..whole.start()])?;
+        let longest = captures.iter().flatten().map(|group| group.len()).max().unwrap_or_default();
+        // A replacement refers to a group at most once in two bytes.
+        bounded::reserve((with.len() / 2 + 1).saturating_mul(longest + 2))?;
+        let mut expanded = String::new();
+        captures.expand(&with, &mut expanded);
+        push(&mut replaced, &expanded)?;
+        end = whole.end();
+        bounded::pause()?;
+    }
+    push(&mut replaced, &text[end..])?;
+    Ok(replaced.into_string().into())
 }
 
 /// Compiles a pattern, with limits of its size and nesting.
@@ -67,31 +106,43 @@ fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3]) -> Result<
 /// # Errors
 /// The text of the error.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    if pattern.len() > MAX_PATTERN {
+        return Err(format!("a regular expression has at most {MAX_PATTERN} bytes, not {}", pattern.len()));
+    }
     let regex = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
     regex.map_err(|error| {
         // The parser prints the pattern in several lines; the last one has the error.
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("{pattern:?} is no regular expression: {last}")
+        format!("{:?} is no regular expression: {}", bounded::shortened(pattern), bounded::shortened(&last))
     })
 }
 
 /// The compiled patterns.
 #[derive(Clone, Default)]
-struct Patterns(Rc<RefCell<HashMap<String, Regex>>>);
+struct Patterns(Rc<RefCell<Cache>>);
+
+#[derive(Default)]
+struct Cache {
+    compiled: HashMap<String, Regex>,
+    /// The bytes that were allocated for them.
+    bytes: usize,
+}
 
 impl Patterns {
     fn compiled(&self, function: &str, pattern: &Dynamic) -> Result<Regex, Thrown> {
         let pattern = text(function, "the pattern", pattern)?;
-        if let Some(regex) = self.0.borrow().get(&pattern) {
+        if let Some(regex) = self.0.borrow().compiled.get(&pattern) {
             return Ok(regex.clone());
         }
+        let before = allocator::running().live;
         let regex = compile(&pattern).map_err(|error| Failure::argument(format!("`{function}`: {error}")))?;
         let mut cache = self.0.borrow_mut();
-        if cache.len() >= CACHED {
-            cache.clear();
+        if cache.compiled.len() >= CACHED || cache.bytes >= CACHED_BYTES {
+            *cache = Cache::default();
         }
-        cache.insert(pattern, regex.clone());
+        cache.bytes += usize::try_from(allocator::running().live - before).unwrap_or_default();
+        cache.compiled.insert(pattern, regex.clone());
         Ok(regex)
     }
 }

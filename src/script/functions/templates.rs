@@ -8,7 +8,10 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 use serde_json::Value;
 
 use super::options::{json, text};
+use super::template_limits;
 use crate::object::yaml;
+use crate::script::allocator;
+use crate::script::bounded::{self, Parsed, Text};
 use crate::script::context::Context;
 use crate::script::convert;
 use crate::script::files::{self, Unreadable};
@@ -38,13 +41,16 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
         values @ Value::Object(_) => values,
         _ => return Err(Failure::argument("`template`: the values must be a map").into()),
     };
-    let rendered = render(context.root(), &file, &values).map_err(|message| Failure::host("template", message))?;
-    let documents = yaml::parse(&rendered)
+    let max = native.engine().max_string_size();
+    let rendered = render(context.root(), &file, &values, max)
+        .map_err(|message| allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused))?;
+    bounded::pause()?;
+    let documents: Vec<Parsed<false>> = yaml::parse_as(&rendered)
         .map_err(|error| Failure::host("template", format!("the text that {file} was rendered to is not YAML: {error}")))?;
     Ok(match documents.as_slice() {
         [] => Dynamic::UNIT,
-        [one] => convert::to_dynamic(one),
-        several => several.iter().map(convert::to_dynamic).collect::<rhai::Array>().into(),
+        [Parsed(one)] => convert::to_dynamic(one),
+        several => several.iter().map(|Parsed(one)| convert::to_dynamic(one)).collect::<rhai::Array>().into(),
     })
 }
 
@@ -57,9 +63,13 @@ pub(crate) fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
     environment(root).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
 }
 
-fn render(root: &Path, file: &str, values: &Value) -> Result<String, String> {
-    let rendered = environment(root).get_template(file).and_then(|template| template.render(template_value(values)));
-    rendered.map_err(|error| explain(file, &error))
+fn render(root: &Path, file: &str, values: &Value, max: usize) -> Result<String, String> {
+    let mut text = Text::up_to(max);
+    let environment = environment(root);
+    let template = environment.get_template(file);
+    let rendered = template.and_then(|template| template.render_captured_to(template_limits::context(template_value(values)), &mut text));
+    rendered.map_err(|error| explain(file, &error))?;
+    Ok(text.into_string())
 }
 
 fn environment(root: &Path) -> Environment<'static> {
@@ -68,6 +78,7 @@ fn environment(root: &Path) -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
+    template_limits::set(&mut environment);
     let root = root.to_owned();
     environment.set_loader(move |name| {
         files::read(&root, "template", name).map(Some).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))

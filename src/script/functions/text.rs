@@ -2,21 +2,27 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, ImmutableString, Module, NativeCallContext};
 
 use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
+use crate::script::bounded::{self, Parsed};
 use crate::script::script_error::Failure;
 use crate::script::{convert, digest};
 
 type Thrown = Box<EvalAltResult>;
+
+/// The bytes that are hashed before other scripts may run.
+const HASHED: usize = 64 << 10;
 
 /// Registers the functions.
 pub(super) fn register(engine: &mut Engine) {
     module(engine, "yaml", [("parse", yaml_parse as Function), ("parse_all", yaml_parse_all), ("dump", yaml_dump)]);
     module(engine, "json", [("parse", json_parse as Function), ("dump", json_dump)]);
     module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode)]);
+    // The language's own function would read any text.
+    engine.register_fn("parse_json", |native: NativeCallContext<'_>, text: ImmutableString| placed(&native, json_parse(&text.into())));
     engine.register_fn("sha256", |text: Dynamic| sha256(&text));
     engine.register_fn("quantity", |text: Dynamic| quantity(&text));
 }
@@ -52,7 +58,9 @@ fn yaml_parse_all(given: &Dynamic) -> Result<Dynamic, Thrown> {
 }
 
 fn read_yaml(function: &str, given: &Dynamic) -> Result<Vec<serde_json::Value>, Thrown> {
-    yaml::parse(&text(function, "the YAML", given)?).map_err(|error| Failure::host("parse", format!("`{function}`: {error}")).into())
+    let values =
+        yaml::parse_as::<Parsed<false>>(&text(function, "the YAML", given)?).map(|values| values.into_iter().map(|Parsed(value)| value));
+    values.map(Iterator::collect).map_err(|error| Failure::host("parse", format!("`{function}`: {error}")).into())
 }
 
 /// `yaml::dump(value)`: the value as one document. Values without a JSON form are errors.
@@ -63,13 +71,15 @@ fn yaml_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
 
 /// `json::parse(text)`: the value. Invalid JSON is an error with line and column.
 fn json_parse(given: &Dynamic) -> Result<Dynamic, Thrown> {
-    let parsed: Result<serde_json::Value, _> = serde_json::from_str(&text("json::parse", "the JSON", given)?);
-    parsed.map(|value| convert::to_dynamic(&value)).map_err(|error| Failure::host("parse", format!("`json::parse`: {error}")).into())
+    let parsed: Result<Parsed<true>, _> = serde_json::from_str(&text("json::parse", "the JSON", given)?);
+    parsed
+        .map(|Parsed(value)| convert::to_dynamic(&value))
+        .map_err(|error| Failure::host("parse", format!("`json::parse`: {error}")).into())
 }
 
 /// `json::dump(value)`: the value on one line. Values without a JSON form are errors.
 fn json_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
-    Ok(json("json::dump", value)?.to_string().into())
+    Ok(bounded::json_text(&json("json::dump", value)?).into())
 }
 
 /// `base64::encode(text)`: the bytes of the text in the standard alphabet, with padding, as Secrets have them.
@@ -87,7 +97,9 @@ fn base64_decode(given: &Dynamic) -> Result<Dynamic, Thrown> {
 
 /// `sha256(text)`: the digest of the text's bytes, as 64 hexadecimal digits.
 fn sha256(given: &Dynamic) -> Result<String, Thrown> {
-    Ok(digest::sha256([&*text("sha256", "the value", given)?]))
+    let text = text("sha256", "the value", given)?;
+    let mut pieces = text.as_bytes().chunks(HASHED).map(|piece| bounded::pause().map(|()| piece));
+    digest::sha256_of(&mut pieces)
 }
 
 /// `quantity(text)`: the number of a quantity such as `500Mi` or `100m`; an integer if possible, else a float.

@@ -2,9 +2,11 @@
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString};
 
-use super::Memo;
-use crate::script::convert;
+use super::{Memo, TooLarge};
+use crate::script::budget::Budget;
+use crate::script::declaration::Limit;
 use crate::script::script_error::Failure;
+use crate::script::{bounded, convert, fiber};
 
 /// Registers the methods of `memo`.
 pub(crate) fn register(engine: &mut Engine) {
@@ -35,7 +37,9 @@ impl Memo {
             // After a chain of calls, the interpreter writes the read value back.
             return if convert::to_json(&self.get(key)).is_ok_and(|present| present == value) { Ok(()) } else { Err(read_only()) };
         }
-        Ok(self.memos.insert(&self.owner, &key, &value).map_err(not_plain)?)
+        // A memo outlives the calls that write to it, and so has a limit of its own.
+        let limit = fiber::with_budget(Budget::memory).unwrap_or(usize::MAX);
+        self.memos.insert(&self.owner, &key, &value, limit).map_err(not_plain)?.map_err(|TooLarge| bounded::refused(Limit::Memory))
     }
 
     fn remove(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {

@@ -6,8 +6,9 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCa
 use serde_json::Value;
 
 use super::PatchHandle;
-use crate::script::convert;
+use crate::script::json::{self, MAX_NESTING};
 use crate::script::script_error::Failure;
+use crate::script::{bounded, convert};
 
 /// Registers the methods of `patch`.
 pub(crate) fn register(engine: &mut Engine) {
@@ -23,7 +24,7 @@ pub(crate) fn register(engine: &mut Engine) {
     pure!(engine, "is_empty", |patch: &mut PatchHandle| patch.entries().is_empty());
     pure!(engine, "copy", |patch: &mut PatchHandle| convert::to_dynamic(&patch.snapshot()));
     for name in ["to_string", "to_debug", "to_json"] {
-        pure!(engine, name, |patch: &mut PatchHandle| patch.snapshot().to_string());
+        pure!(engine, name, |patch: &mut PatchHandle| patch.look(|value| bounded::json_text(value.unwrap_or(&Value::Null))));
     }
     register_operators(engine);
 }
@@ -45,13 +46,16 @@ fn register_operators(engine: &mut Engine) {
 }
 
 impl PatchHandle {
-    fn get(&mut self, key: ImmutableString) -> Dynamic {
+    fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
+        if !self.has_depth() {
+            return Err(too_deep());
+        }
         let child = self.below(key);
         let leaf = child.look(|value| match value {
             None | Some(Value::Object(_)) => None,
             Some(leaf) => Some(convert::to_dynamic(leaf)),
         });
-        leaf.unwrap_or_else(|| Dynamic::from(child))
+        Ok(leaf.unwrap_or_else(|| Dynamic::from(child)))
     }
 
     fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
@@ -74,6 +78,9 @@ impl PatchHandle {
 
     fn write(&self, value: Value) -> Result<(), Box<EvalAltResult>> {
         let keys = self.keys();
+        if keys.len() + json::nesting(&value) > MAX_NESTING {
+            return Err(too_deep());
+        }
         let mut patch = self.patch.borrow_mut();
         if keys == ["status"] && value.is_null() {
             // Several clients may write the status: it is never deleted as a whole.
@@ -130,6 +137,10 @@ impl PatchHandle {
         ))
         .into()
     }
+}
+
+fn too_deep() -> Box<EvalAltResult> {
+    Failure::argument(format!("`patch` has at most {MAX_NESTING} levels")).into()
 }
 
 fn read_only() -> Box<EvalAltResult> {
