@@ -23,6 +23,8 @@ mod check;
 mod dev;
 mod diagnostics;
 mod exit_code;
+mod files;
+mod fleet;
 mod init;
 mod manifests;
 mod memory;

@@ -22,6 +22,7 @@ mod webhooks;
 pub mod admission;
 pub mod cross_operator;
 pub mod diagnostic;
+pub mod fingerprint;
 pub mod known_kinds;
 pub mod load;
 pub mod operator;

@@ -23,6 +23,7 @@ mod pool;
 mod problem;
 mod read_context;
 mod recorder;
+mod revised_files;
 mod run;
 mod steps;
 mod target;

@@ -122,7 +122,7 @@ fn a_folder_of_everything_can_be_applied() {
     dev.wait_for("[elsewhere/one] Handler 'greet' succeeded.");
     // The manifest is not an applied object: its changes are those of the operator.
     write(folder.path(), "operator.yaml", &manifest("greet, id: greet2"));
-    dev.wait_for("The operator restarts.");
+    dev.wait_for("Operator 'tried' is reloaded");
     write(folder.path(), "obj.yaml", &OBJECT.replace("default", "nowhere"));
     dev.wait_for("The namespace nowhere does not exist. It is created.");
     dev.wait_for("[nowhere/one] Handler 'greet2' succeeded.");
@@ -328,10 +328,11 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     dev.wait_for("first");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.inof(\"second\"); }");
     dev.wait_for("no method `inof`");
-    dev.wait_for("The previous revision keeps running.");
+    dev.wait_for("The running revisions stay in service.");
     write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"third\"); }");
-    dev.wait_for("The operator restarts.");
-    dev.wait_for("Operator 'tried' watches");
+    dev.wait_for("The files have no errors any more.");
+    write(folder.path(), "obj.yaml", &OBJECT.replace("one", "two"));
+    dev.wait_for("[default/two] third");
     assert_eq!(dev.interrupt(), Some(0));
 }
 

@@ -7,6 +7,7 @@ mod layering;
 mod manifests;
 mod observing;
 mod posting;
+mod reloading;
 mod script;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

@@ -100,7 +100,7 @@ impl Cluster {
             fibers: Fibers::default(),
             endpoints: Endpoints::default(),
         };
-        let serving = Box::pin(operator::serve(operator, access, shared, self.stop.clone()));
+        let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));
     }
 

@@ -19,8 +19,9 @@ use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
 use kopfd::object::{Body, Patch, Resource, Selector};
-use kopfd::reactor::observer::{Declared, Observer};
+use kopfd::reactor::observer::{Declared, Observer, Reviser};
 use kopfd::reactor::precedence::Precedence;
+use kopfd::reactor::revision::Revision;
 use kopfd::reactor::{ActivityMonitor, Scope, WorkerSettings};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 use kopfd::telemetry::OperatorMetrics;
@@ -562,5 +563,82 @@ fn an_operator_of_namespaces_without_any_says_so() {
         };
         assert_eq!(serving("demo-*").await, ["No namespace matches the patterns. Nothing is served until one appears."]);
         assert!(serving("def*").await.is_empty());
+    });
+}
+
+/// Returns the next revision, with these handlers of kinds.
+fn next_revision(reviser: &Reviser<World>, handlers: &[(&str, &str, On)]) -> Revision<World> {
+    let newest = reviser.newest();
+    let handlers = handlers.iter().map(|(id, kind, on)| {
+        let selectors = vec![Selector::parse(kind).unwrap()];
+        Arc::new(Handler { selectors, ..Handler::simple(id, *on) })
+    });
+    Revision {
+        number: newest.number + 1,
+        world: Arc::clone(&newest.world),
+        handlers: handlers.collect(),
+        storages: Arc::clone(&newest.storages),
+        lifecycle: newest.lifecycle,
+        default_backoff: newest.default_backoff,
+        sub_defaults: newest.sub_defaults.clone(),
+        settings: Arc::clone(&newest.settings),
+    }
+}
+
+/// Runs a cluster with one thing, and what is done with its operator.
+fn revised<T>(settled: Settled, act: impl AsyncFnOnce(&Cluster, &Reviser<World>) -> T) -> T {
+    in_virtual_time(async {
+        let mut existing = thing("a");
+        existing["metadata"]["namespace"] = json!("default");
+        let (mut cluster, observer) = Cluster::with(vec![definition("Namespaced"), existing], settled).await;
+        let (stop, reviser) = (cluster.stop.clone(), observer.reviser());
+        cluster.tasks.spawn("observer", async move { observer.run(stop).await.unwrap() });
+        pause().await;
+        let result = act(&cluster, &reviser).await;
+        cluster.end().await;
+        result
+    })
+}
+
+#[test]
+fn a_new_revision_calls_other_handlers_and_no_handler_of_raw_events_for_known_objects() {
+    revised(Settled::default(), async |cluster: &Cluster, reviser: &Reviser<World>| {
+        assert_eq!(cluster.calls(), ["default/a"]);
+        let thing = "example.com/v1/things";
+        reviser
+            .replace(next_revision(reviser, &[("seen", thing, On::Event), ("again", thing, On::Event)]), Precedence::default(), Vec::new())
+            .await;
+        pause().await;
+        assert!(cluster.calls().is_empty(), "nothing has happened to the object");
+        cluster.create(THINGS, "b").await;
+        assert_eq!(cluster.calls(), ["default/b"; 2]);
+    });
+}
+
+#[test]
+fn added_kinds_are_watched_and_removed_kinds_are_left_after_the_end_of_their_calls() {
+    let settled = Settled { takes: Duration::from_mins(1), exit_timeout: Duration::from_secs(2), ..Settled::default() };
+    revised(settled, async |cluster: &Cluster, reviser: &Reviser<World>| {
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert_eq!(cluster.calls(), ["default/a"]);
+        cluster.send(Method::POST, THINGS, thing("b")).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cluster.send(Method::PATCH, &format!("{THINGS}/b"), json!({"spec": {"x": 1}})).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (messages, _guard) = collect_messages(tracing::Level::INFO);
+        reviser.replace(next_revision(reviser, &[("seen", "v1/namespaces", On::Event)]), Precedence::default(), Vec::new()).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        let calls = cluster.calls();
+        assert_eq!(calls[0], "default/b", "{calls:?}");
+        assert!(!calls[1..].contains(&"default/b".to_owned()), "the call has ended, and no other one has begun: {calls:?}");
+        assert!(calls.contains(&"default".to_owned()), "namespaces are watched: {calls:?}");
+        let left = "Operator 'demo' has left things.v1.example.com. 0 of its objects keep records.";
+        assert!(messages.lock().iter().any(|line| line == left), "{:?}", messages.lock());
+        reviser.replace(next_revision(reviser, &[("seen", "things.example.com", On::Event)]), Precedence::default(), Vec::new()).await;
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        let mut calls = cluster.calls();
+        calls.retain(|call| call.starts_with("default/"));
+        calls.sort();
+        assert_eq!(calls, ["default/a", "default/b"], "they are listed anew");
     });
 }

@@ -1,7 +1,6 @@
 //! `kopfd dev`: runs operators on the embedded API server, shows what they do, and reloads them when their files
 //! change.
 
-mod files;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -14,7 +13,6 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use tracing::{error, info};
 
 use crate::apiserver::Latency;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
@@ -27,7 +25,7 @@ use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
-use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
+use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::{Fibers, Threads};
@@ -35,11 +33,11 @@ use crate::telemetry::{self, Format, Verbosity};
 
 use super::apiserver::{Webhooks, export, write_kubeconfig};
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
+use super::files::Files;
+use super::fleet::{Fleet, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{counted, enumerated, print_error};
-use super::run::log_end;
 use super::runtime::start_development_threads;
-use files::{Changed, Files};
 use objects::AppliedObjects;
 
 /// Time limit for the operators of the previous revision to stop.
@@ -122,7 +120,7 @@ pub(super) fn run(options: &Options) -> u8 {
 
 async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>, clock: Clock) -> Result<u8, String> {
     let mut signals = Signals::listen()?;
-    let mut files = Files::watch(&paths, &definitions(&operators), &options.apply);
+    let mut files = Files::watch(&paths, &operators, &options.apply);
     let stop = Stop::new();
     let mut server = Tasks::default();
     let (objects, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
@@ -140,10 +138,11 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         fibers: Fibers::default(),
         endpoints: Endpoints::default(),
     };
-    let revision = Revision::start(operators, options, &shared);
-    let mut session = Session { options, paths, shared, objects, revision, is_outdated: false };
+    let operators_stop = stop.child();
+    let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
+    let mut session = Session { options, shared, objects, fleet };
     let end = session.run(&mut files, &mut signals).await;
-    session.revision.end().await;
+    session.fleet.end(STOP_TIMEOUT).await;
     stop.request("done");
     server.finish(STOP_TIMEOUT).await;
     if let Err(problem) = kubeconfig.remove() {
@@ -153,10 +152,6 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         print_error(&why);
     }
     Ok(end.code)
-}
-
-fn definitions(operators: &[Operator]) -> Vec<PathBuf> {
-    operators.iter().flat_map(|operator| operator.crds.iter().cloned()).collect()
 }
 
 async fn start_server(
@@ -192,12 +187,9 @@ async fn start_server(
 /// The running session: the operators, their objects and their files.
 struct Session<'a> {
     options: &'a Options,
-    paths: Vec<PathBuf>,
     shared: Shared,
     objects: AppliedObjects,
-    revision: Revision,
-    /// Whether the files of the operators have changed since they were loaded.
-    is_outdated: bool,
+    fleet: Fleet<'a>,
 }
 
 /// The end of the command.
@@ -214,46 +206,62 @@ impl Session<'_> {
         let deadline = Instant::now().checked_add(*limit).unwrap_or_else(|| Instant::now() + FOREVER);
         loop {
             let monitor = self.monitor();
-            let operators = self.revision.count;
+            let operators = self.fleet.len();
             let settled = async {
                 monitor.ready(operators).await;
                 monitor.settled().await;
             };
             tokio::select! {
                 biased;
-                code = signals.next() => return if is_once { interrupted_end(code) } else { End { code: SUCCESS, why: None } },
-                Some(ended) = self.revision.tasks.next_ended() => {
-                    if log_end(&ended) && is_once {
+                signal = signals.next() => match signal {
+                    Received::End(code) => return self.ended_by(code),
+                    Received::Reload => {
+                        if let Some(end) = self.reload(files, signals, Trigger::Signal).await {
+                            return end;
+                        }
+                    }
+                },
+                Some(ended) = self.fleet.tasks.next_ended() => {
+                    if self.fleet.note_end(&ended) && is_once {
                         return End { code: FAILURE, why: Some(format!("the operator '{}' cannot run", ended.name)) };
                     }
                 }
                 () = settled, if is_once => return settled_end(&monitor),
                 () = tokio::time::sleep_until(deadline), if is_once => return timed_out_end(&monitor, operators, text),
-                changed = files.changed() => self.apply_changes(files, changed).await,
+                changed = files.changed() => {
+                    self.objects.apply_changes(files.object_paths()).await;
+                    if changed.of_operators && let Some(end) = self.reload(files, signals, Trigger::Change).await {
+                        return end;
+                    }
+                }
             }
         }
+    }
+
+    fn ended_by(&self, code: u8) -> End {
+        if self.options.once { interrupted_end(code) } else { End { code: SUCCESS, why: None } }
     }
 
     fn monitor(&self) -> Arc<ActivityMonitor> {
         Arc::clone(self.shared.monitor.as_ref().expect("a trial has a monitor"))
     }
 
-    /// Applies changes of files: first the objects, then the operators.
-    async fn apply_changes(&mut self, files: &mut Files, changed: Changed) {
-        self.is_outdated |= changed.of_operators;
-        let loaded = load(&self.paths, Target::Embedded);
-        match &loaded {
-            None => error!(target: "kopfd", "The files have errors. The previous revision keeps running."),
-            Some(operators) => files.set_definitions(&definitions(operators)),
+    /// Lets the operators follow their files. Returns the end of the command if a signal arrives meanwhile.
+    async fn reload(&mut self, files: &mut Files, signals: &mut Signals, trigger: Trigger) -> Option<End> {
+        let (operators, _) = tokio::select! {
+            biased;
+            code = signals.ended() => return Some(self.ended_by(code)),
+            reloaded = self.fleet.reload(trigger) => reloaded,
+        };
+        match operators {
+            None => files.set_broken(),
+            Some(operators) => {
+                files.follow(&operators);
+                // A new definition may be among them.
+                self.objects.apply_changes(files.object_paths()).await;
+            }
         }
-        self.objects.apply_changes(files.object_paths()).await;
-        if let Some(operators) = loaded.filter(|_| self.is_outdated) {
-            info!(target: "kopfd", "The files have changed. The operator restarts.");
-            self.is_outdated = false;
-            self.revision.end().await;
-            self.monitor().begin_anew();
-            self.revision = Revision::start(operators, self.options, &self.shared);
-        }
+        None
     }
 }
 
@@ -296,58 +304,48 @@ fn lowercased(sentence: String) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// The running operators of one revision of the files.
-struct Revision {
-    tasks: Tasks<Result<(), ServeError>>,
-    /// Number of operators.
-    count: usize,
-    stop: Stop,
-}
-
-impl Revision {
-    fn start(operators: Vec<Operator>, options: &Options, shared: &Shared) -> Self {
-        let (mut tasks, stop, count) = (Tasks::default(), Stop::new(), operators.len());
-        let shared = Shared { precedence: Precedence::of(&operators), ..shared.clone() };
-        for operator in operators {
-            let access = access(&options.kubeconfig_out);
-            tasks.spawn(operator.name.clone(), operator::serve(operator, access, shared.clone(), stop.child()));
-        }
-        Self { tasks, count, stop }
-    }
-
-    async fn end(&mut self) {
-        self.stop.request("another revision");
-        let ends = async {
-            while let Some(ended) = self.tasks.next_ended().await {
-                log_end(&ended);
-            }
-        };
-        if tokio::time::timeout(STOP_TIMEOUT, ends).await.is_err() {
-            self.tasks.finish(Duration::ZERO).await;
-        }
-    }
-}
-
 /// Returns the access of operators to the embedded API server: login functions run, but do not choose another server.
 fn access(kubeconfig: &Path) -> Access {
     let options = config::Options { kubeconfig: Some(kubeconfig.to_owned()), ..config::Options::default() };
     Access::of_process(options, ServerChoice::Default)
 }
 
-/// The signals that end the command.
+/// A received signal.
+enum Received {
+    /// It ends the command with this exit code.
+    End(u8),
+    /// The files are to be read again.
+    Reload,
+}
+
+/// The signals of the command.
 struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
     fn listen() -> Result<Self, String> {
         let listen = |kind| signal(kind).map_err(|problem| format!("cannot listen for signals: {problem}"));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
-    /// Waits for a signal, and returns its exit code.
-    async fn next(&mut self) -> u8 {
+    /// Waits for a signal.
+    async fn next(&mut self) -> Received {
+        tokio::select! {
+            _ = self.interrupt.recv() => Received::End(INTERRUPTED),
+            _ = self.terminate.recv() => Received::End(TERMINATED),
+            _ = self.hangup.recv() => Received::Reload,
+        }
+    }
+
+    /// Waits for a signal that ends the command, and returns its exit code.
+    async fn ended(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => INTERRUPTED,
             _ = self.terminate.recv() => TERMINATED,

@@ -70,6 +70,13 @@ pub(super) enum Target {
 
 /// Loads the operators, prints all diagnostics, and returns the operators if there are no errors.
 pub(super) fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
+    let (operators, found) = check(paths, target);
+    diagnostics::print(&found);
+    operators
+}
+
+/// Loads the operators. Returns them if there are no errors, and all diagnostics.
+pub(super) fn check(paths: &[PathBuf], target: Target) -> (Option<Vec<Operator>>, Vec<Diagnostic>) {
     let loaded = manifest::load(paths);
     let mut found = loaded.diagnostics;
     if target == Target::Cluster {
@@ -78,6 +85,6 @@ pub(super) fn load(paths: &[PathBuf], target: Target) -> Option<Vec<Operator>> {
     if !found.iter().any(Diagnostic::is_error) {
         found.extend(loaded.operators.iter().flat_map(Operator::refuse_unsupported));
     }
-    diagnostics::print(&found);
-    (!found.iter().any(Diagnostic::is_error)).then_some(loaded.operators)
+    let is_sound = !found.iter().any(Diagnostic::is_error);
+    (is_sound.then_some(loaded.operators), found)
 }

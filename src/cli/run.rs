@@ -4,23 +4,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::cluster::config;
 use crate::engines::endpoints::server::Server;
 use crate::engines::{Endpoints, EventStream, LivenessUrl};
-use crate::kit::errors::chain;
-use crate::kit::{Clock, Ended, Stop, Tasks};
+use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
 use crate::reactor::Scope;
-use crate::reactor::operator::{self, Access, ExitTimeouts, ServeError, ServerChoice, Shared};
+use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::script::{Fibers, Problem, Threads};
+use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
+use super::files::Files;
+use super::fleet::{Fleet, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::print_error;
 use super::runtime::EngineRuntime;
@@ -150,14 +151,21 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
         }
     };
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
+    let files = Files::watch(&paths, &operators, &[]);
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve(operators, options, scope, clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths, files), options, scope, clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
-async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock: Clock, script_threads: Threads) -> u8 {
+async fn serve(
+    (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
+    options: &Options,
+    scope: Scope,
+    clock: Clock,
+    script_threads: Threads,
+) -> u8 {
     let stop = Stop::new();
     let exit_timeouts = ExitTimeouts::default();
     for operator in &operators {
@@ -165,11 +173,10 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     }
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
-    let precedence = Precedence::of(&operators);
     let endpoints = Endpoints::default();
     let events = EventStream::default();
     let shared = Shared {
-        precedence,
+        precedence: Precedence::default(),
         clock,
         scope,
         monitor: None,
@@ -181,14 +188,10 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
         fibers: Fibers::default(),
         endpoints: endpoints.clone(),
     };
-    let mut tasks: Tasks<Result<(), ServeError>> = Tasks::default();
     let mut is_failed = false;
-    let count = operators.len();
-    for operator in operators {
-        let name = operator.name.clone();
-        info!(target: "kopfd", version = env!("CARGO_PKG_VERSION"), "Operator '{name}' starts.");
-        tasks.spawn(name, operator::serve(operator, access(options), shared.clone(), stop.child()));
-    }
+    let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();
+    let mut fleet = Fleet::start(operators, (paths, Target::Cluster), &shared, || access(options), &stop);
+    let count = fleet.len();
     if options.liveness.is_some() {
         let health = endpoints.health.clone();
         watchdog.spawn("heartbeat", async move { health.beat().await });
@@ -196,9 +199,17 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     let mut server = None;
     loop {
         tokio::select! {
-            ended = tasks.next_ended() => {
+            ended = fleet.tasks.next_ended() => {
                 let Some(ended) = ended else { break };
-                is_failed |= log_end(&ended);
+                is_failed |= fleet.note_end(&ended);
+            }
+            trigger = wanted_reload(&mut files, hangup.as_mut()), if server.is_some() && !stop.is_requested() => {
+                let (operators, has_failed) = fleet.reload(trigger).await;
+                match operators {
+                    Some(operators) => files.follow(&operators),
+                    None => files.set_broken(),
+                }
+                is_failed |= has_failed;
             }
             () = endpoints.started(count), if server.is_none() && !is_failed => match listen(options, &endpoints).await {
                 Ok(listening) => server = Some(listening),
@@ -211,6 +222,20 @@ async fn serve(operators: Vec<Operator>, options: &Options, scope: Scope, clock:
     }
     drop(server);
     if is_failed { FAILURE } else { SUCCESS }
+}
+
+/// Waits until the files change, or a signal asks to read them again.
+async fn wanted_reload(files: &mut Files, hangup: Option<&mut Signal>) -> Trigger {
+    let hung_up = async {
+        match hangup {
+            Some(hangup) => drop(hangup.recv().await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = hung_up => Trigger::Signal,
+        _ = files.changed() => Trigger::Change,
+    }
 }
 
 /// Starts the endpoints, if they are wanted. As in kopf, they exist only after the startup of all operators. Logs a failure.
@@ -228,34 +253,10 @@ async fn listen(options: &Options, endpoints: &Endpoints) -> Result<Option<Serve
     }
 }
 
-/// Logs the end of an operator. Returns whether it has failed.
-pub(super) fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
-    let name = &ended.name;
-    match &ended.result {
-        Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
-        Some(Ok(Err(failure))) => {
-            error!(target: "kopfd", "Operator '{name}' cannot continue: {}", chain(failure));
-            if let ServeError::Scripts { problems, .. } = failure {
-                for problem in problems {
-                    error!(target: "kopfd", "{}", script_problem(problem));
-                }
-            }
-        }
-        Some(Err(panic)) => error!(target: "kopfd", "Operator '{name}' has failed because of an internal error: {panic}"),
-        None => {}
-    }
-    !matches!(ended.result, Some(Ok(Ok(()))) | None)
-}
-
 fn access(options: &Options) -> Access {
     let Options { kubeconfig, context, .. } = options;
     let options = config::Options { kubeconfig: kubeconfig.clone(), context: context.clone(), ..config::Options::default() };
     Access::of_process(options, ServerChoice::Declared)
-}
-
-fn script_problem(problem: &Problem) -> String {
-    let hint = problem.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    format!("{}:{}:{}: {}{hint}", problem.file.display(), problem.line, problem.column, problem.message)
 }
 
 /// Stops everything at the first signal; ends the process at the second one, or when the exit timeout is over.

@@ -5,12 +5,17 @@
 //!   ▲                 │                     (after a pause if streams keep ending without events)
 //!   └── pause ────────┴── the version is lost (410, a server set back), or the server reports an error
 //! ```
+//!
+//! On request, the known objects are passed on once more: they are listed while the stream stays open. An object with a newer state than the
+//! one seen last is left to its event in the stream.
 
 use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::watch;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{debug, error, info, warn};
 
 use crate::kit::{Backoff, Stop};
@@ -55,6 +60,9 @@ pub trait Sink: Send {
 
     /// A stream of events was opened.
     fn opened(&mut self) {}
+
+    /// All known objects were passed on, as this request and the earlier ones demand.
+    fn revisited(&mut self, _request: u64) {}
 
     /// A request failed; the watcher retries by itself. Status 404 means that the server does not have the resource.
     fn request_failed(&mut self, _error: &Error) {}
@@ -105,6 +113,7 @@ pub struct Watcher {
     last_failure: LastFailure,
     /// Whether the version was lost since the last valid line.
     was_lost: bool,
+    revisits: Revisits,
 }
 
 /// The identities of the objects that a watcher knew.
@@ -157,7 +166,21 @@ impl Watcher {
         let path = address::collection(&resource, namespace)?;
         let pauses = client.settings().networking.error_backoffs.clone();
         let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
-        Ok(Self { client, resource, path, known: Known::default(), failures, last_failure: LastFailure::None, was_lost: false })
+        Ok(Self {
+            client,
+            resource,
+            path,
+            known: Known::default(),
+            failures,
+            last_failure: LastFailure::None,
+            was_lost: false,
+            revisits: Revisits::new(None),
+        })
+    }
+
+    /// Returns the watcher with a signal, at whose changes it passes all known objects on once more.
+    pub fn with_revisits(self, revisits: watch::Receiver<u64>) -> Self {
+        Self { revisits: Revisits::new(Some(revisits)), ..self }
     }
 
     /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
@@ -219,6 +242,8 @@ impl Watcher {
     async fn list_once(&mut self, limit: Option<&str>, sink: &mut impl Sink) -> Result<String, Error> {
         sink.listing_began();
         self.known.begin_listing();
+        // This list passes all objects on.
+        self.revisits.clear();
         let mut next: Option<String> = None;
         loop {
             let pieces = [("limit", limit), ("continue", next.as_deref())];
@@ -233,6 +258,7 @@ impl Watcher {
             if next.is_none() {
                 self.report_vanished(sink).await;
                 sink.listed().await;
+                sink.revisited(self.revisits.taken);
                 return Ok(page.metadata.resource_version.unwrap_or_default());
             }
         }
@@ -301,9 +327,23 @@ impl Watcher {
         let mut count = 0;
         loop {
             let until = silent_at.into_iter().chain(closes_at).min();
-            let chunk = match until {
-                Some(until) => timeout_at(until, stream.next()).await,
-                None => Ok(stream.next().await),
+            let chunk = tokio::select! {
+                biased;
+                // First: a stream may always have something to read.
+                () = self.revisits.requested() => {
+                    let revisited = self.revisit(sink).await;
+                    self.revisits.ended(revisited.is_ok());
+                    if revisited.is_ok() {
+                        sink.revisited(self.revisits.taken);
+                    }
+                    if let Err(error) = revisited {
+                        debug!(path = self.path, error = error.chain(), "The known objects cannot be listed. Trying again.");
+                    }
+                    // Nothing was read meanwhile.
+                    silent_at = after(inactivity);
+                    continue;
+                }
+                chunk = next_within(&mut stream, until) => chunk,
             };
             let chunk = match chunk {
                 Err(_) if silent_at.is_some() && until == silent_at => {
@@ -329,6 +369,29 @@ impl Watcher {
             }
             if count > before {
                 silent_at = after(inactivity);
+            }
+        }
+    }
+
+    /// Lists the known objects, and passes on those whose state is the one seen last. The others have an event in the stream.
+    async fn revisit(&mut self, sink: &mut impl Sink) -> Result<(), Error> {
+        let mut next: Option<String> = None;
+        loop {
+            let pieces = [("limit", Some(PAGE)), ("continue", next.as_deref())];
+            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            let request = Request::get(self.path.clone() + &address::query(&parameters)).repeated(Repeat::Never);
+            let response = self.client.request(&request).await?;
+            let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
+            for item in page.items.into_iter().flatten() {
+                let Ok(head) = PartialMetadata::of(item.get()) else { continue };
+                if self.known.is_latest(&head) {
+                    let seen = Seen { event_kind: EventKind::Revisited, head: &head, text: item.get(), resource: &self.resource };
+                    sink.seen(seen).await;
+                }
+            }
+            next = page.metadata.next.filter(|next| !next.is_empty());
+            if next.is_none() {
+                return Ok(());
             }
         }
     }
@@ -462,6 +525,66 @@ impl Watcher {
         if std::mem::take(&mut self.last_failure) != LastFailure::None {
             info!(resource = %self.resource, path = self.path, "The resource is watched again.");
         }
+    }
+}
+
+/// The requests for all known objects.
+struct Revisits {
+    requests: Option<watch::Receiver<u64>>,
+    /// The last request that was taken.
+    taken: u64,
+    /// When a failed attempt is repeated.
+    again_at: Option<Instant>,
+    failures: Backoff,
+}
+
+impl Revisits {
+    fn new(requests: Option<watch::Receiver<u64>>) -> Self {
+        Self { requests, taken: 0, again_at: None, failures: Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) }
+    }
+
+    /// Takes all requests, since a list is going to answer them.
+    fn clear(&mut self) {
+        self.take();
+        self.again_at = None;
+    }
+
+    fn take(&mut self) {
+        if let Some(requests) = &mut self.requests {
+            self.taken = *requests.borrow_and_update();
+        }
+    }
+
+    /// Waits until the objects are requested.
+    ///
+    /// *Cancel safety*: the wait may be dropped and begun again.
+    async fn requested(&mut self) {
+        if let Some(again_at) = self.again_at {
+            sleep_until(again_at).await;
+            return self.take();
+        }
+        if let Some(requests) = &mut self.requests
+            && requests.changed().await.is_ok()
+        {
+            return self.take();
+        }
+        std::future::pending::<()>().await;
+    }
+
+    fn ended(&mut self, is_complete: bool) {
+        if is_complete {
+            self.failures.reset();
+        }
+        let pause = (!is_complete).then(|| self.failures.next_or_last().unwrap_or_default());
+        self.again_at = pause.and_then(|pause| after(Some(pause)));
+    }
+}
+
+/// Returns the next piece of a stream, unless the time is over before.
+async fn next_within(stream: &mut ByteStream, until: Option<Instant>) -> Result<Option<<ByteStream as futures::Stream>::Item>, Elapsed> {
+    match until {
+        Some(until) => timeout_at(until, stream.next()).await,
+        None => Ok(stream.next().await),
     }
 }
 

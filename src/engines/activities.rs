@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
-use crate::handling::{ActivityRun, FailedHandler, Handler, Message, Outcome, attempt};
+use crate::handling::{ActivityRun, FailedHandler, Handler, Message, Outcome, Record, attempt};
 use crate::kit::{Clock, Stop};
 use crate::manifest::operator::{Activity, Moment};
 use crate::manifest::{Settings, settings_tree};
@@ -23,14 +23,27 @@ use super::events::{EngineEvent, EventStream};
 
 /// The activities of one operator.
 pub struct Activities {
-    scripts: Arc<dyn Scripts>,
-    handlers: Vec<(Moment, Arc<Handler>)>,
+    /// The newest revision: each run reads it once.
+    revision: RwLock<Arc<ActivityRevision>>,
     clock: Clock,
     /// The pause between attempts after arbitrary errors.
     default_backoff: Mutex<Duration>,
     events: EventStream,
     /// The settings as scripts see them.
     settings: RwLock<Arc<Value>>,
+}
+
+/// The scripts and the handlers of one revision.
+struct ActivityRevision {
+    scripts: Arc<dyn Scripts>,
+    handlers: Vec<(Moment, Arc<Handler>)>,
+}
+
+impl ActivityRevision {
+    fn new(scripts: Arc<dyn Scripts>, activities: Vec<Activity>) -> Arc<Self> {
+        let handlers = activities.into_iter().map(|activity| (activity.moment, Arc::new(activity.handler))).collect();
+        Arc::new(Self { scripts, handlers })
+    }
 }
 
 /// Why a run of an activity has no results.
@@ -70,8 +83,7 @@ impl Activities {
     /// Returns the activities of an operator with its settings.
     pub fn new(scripts: Arc<dyn Scripts>, activities: Vec<Activity>, settings: &Settings, clock: Clock, events: EventStream) -> Self {
         Self {
-            scripts,
-            handlers: activities.into_iter().map(|activity| (activity.moment, Arc::new(activity.handler))).collect(),
+            revision: RwLock::new(ActivityRevision::new(scripts, activities)),
             clock,
             default_backoff: Mutex::new(settings.execution.default_backoff),
             events,
@@ -81,7 +93,14 @@ impl Activities {
 
     /// Tells whether handlers are declared for a moment.
     pub fn has(&self, moment: Moment) -> bool {
-        self.handlers.iter().any(|(own, _)| *own == moment)
+        self.revision.read().handlers.iter().any(|(own, _)| *own == moment)
+    }
+
+    /// Follows another revision of the operator: runs that begin from now on call its handlers. Startup handlers are not called again.
+    pub fn revise(&self, scripts: Arc<dyn Scripts>, activities: Vec<Activity>, settings: &Settings) {
+        *self.revision.write() = ActivityRevision::new(scripts, activities);
+        *self.default_backoff.lock() = settings.execution.default_backoff;
+        *self.settings.write() = Arc::new(settings_tree::to_value(settings));
     }
 
     /// Returns the settings as scripts see them.
@@ -115,12 +134,13 @@ impl Activities {
 
     /// Calls the handlers of a moment until all of them have finished. Returns their results by id, in the order of declaration.
     async fn run(&self, moment: Moment, attempts: Attempts, stop: &Stop) -> Result<Vec<(String, Value)>, ActivityError> {
-        let handlers = self.handlers.iter().filter(|(own, _)| *own == moment).map(|(_, handler)| Arc::clone(handler));
+        let revision = Arc::clone(&self.revision.read());
+        let handlers = revision.handlers.iter().filter(|(own, _)| *own == moment).map(|(_, handler)| Arc::clone(handler));
         let mut run = ActivityRun::new(handlers, self.clock.now());
         loop {
             for (handler, record) in run.due(self.clock.now()) {
                 self.events.emit(&EngineEvent::ActivityCalled { activity: moment, handler: &handler, retry: record.retries });
-                let outcome = self.attempt(moment, &handler, &record, stop).await.ok_or(ActivityError::Stopped)?;
+                let outcome = self.attempt(&revision, moment, &handler, &record, stop).await.ok_or(ActivityError::Stopped)?;
                 self.events.emit(&EngineEvent::ActivityJudged {
                     activity: moment,
                     handler: &handler,
@@ -148,7 +168,14 @@ impl Activities {
     }
 
     /// Calls a handler once. Returns nothing if the operator stops meanwhile.
-    async fn attempt(&self, moment: Moment, handler: &Handler, record: &crate::handling::Record, stop: &Stop) -> Option<Outcome> {
+    async fn attempt(
+        &self,
+        revision: &ActivityRevision,
+        moment: Moment,
+        handler: &Handler,
+        record: &Record,
+        stop: &Stop,
+    ) -> Option<Outcome> {
         self.events.log_message(&attempt::announce(handler));
         if let Some((outcome, message)) = attempt::check_limits(handler, record, self.clock.now()) {
             self.events.log_message(&message);
@@ -165,7 +192,7 @@ impl Activities {
             stop: stop.clone(),
             span: tracing::Span::current(),
         };
-        let returned = self.scripts.call(handler, call).await;
+        let returned = revision.scripts.call(handler, call).await;
         if returned.is_cancelled {
             return None;
         }

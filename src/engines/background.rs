@@ -6,6 +6,7 @@
 mod object;
 pub mod options;
 mod registry;
+mod revisions;
 mod running;
 mod task;
 
@@ -26,13 +27,14 @@ use crate::handling::filter::{Answers, View};
 use crate::handling::spawning::{self, BackgroundDemand, RunningTasks, StopReason};
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
-use crate::object::EventKind;
+use crate::object::{Body, EventKind, Resource};
 use crate::script::{LiveBody, Object, Stopped, Subject};
 use crate::telemetry::object_span;
 
-use object::ObjectTasks;
+use object::{ObjectTasks, Replacement, TaskIds};
 pub use options::{BackgroundOptions, InstantExit, TaskOptions};
 use registry::Registry;
+use revisions::TaskRevisions;
 use running::{Reports, RunningTask, StopLimits};
 use task::Task;
 
@@ -43,9 +45,11 @@ const HUNG_TASK_TIMEOUT: Duration = Duration::from_secs(5);
 const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The daemons and timers of one operator.
-pub struct BackgroundTasks<W: Effects> {
-    world: Weak<W>,
-    options: Arc<BackgroundOptions>,
+pub struct BackgroundTasks<W: Effects>(Arc<Shared<W>>);
+
+/// The state that the tasks share.
+struct Shared<W: Effects> {
+    revisions: Arc<TaskRevisions<W>>,
     /// The objects whose kinds have daemons or timers, by the keys of their memos.
     objects: Mutex<HashMap<Arc<str>, Arc<ObjectTasks>>>,
     registry: Arc<Registry>,
@@ -57,14 +61,42 @@ pub struct BackgroundTasks<W: Effects> {
 impl<W: Effects + 'static> BackgroundTasks<W> {
     /// Returns the daemons and timers of an operator. None runs yet.
     pub fn new(world: Weak<W>, options: BackgroundOptions) -> Self {
-        Self {
-            world,
-            options: Arc::new(options),
+        Self(Arc::new(Shared {
+            revisions: Arc::new(TaskRevisions::new(world, options)),
             objects: Mutex::default(),
             registry: Arc::default(),
             tasks: TaskGroup::default(),
             origin: Instant::now(),
+        }))
+    }
+
+    /// Follows another revision of the operator: later attempts are made with its code. Tasks whose declaration or code has changed are
+    /// asked to stop; they start again at the next event of their object, or when they have ended after it.
+    pub fn revise(&self, number: u32, world: Weak<W>, options: BackgroundOptions) {
+        let options = self.0.revisions.replace(number, world, options);
+        for task in self.0.registry.all() {
+            if options.target_of(&task.fingerprint).is_none() {
+                let handler = Arc::clone(&task.handler);
+                let name = move || format!("stop of {}", handler.title());
+                self.0.tasks.spawn(name, async move { task.stop(StopReason::Reloading).await });
+            }
         }
+    }
+
+    /// Does the same as [`Self::update`] for a cycle of a revision. If a newer one is followed already, nothing is started or stopped: the
+    /// object gets another cycle.
+    ///
+    /// # Errors
+    /// If a filter fails, or the object is malformed.
+    pub async fn update_in(&self, revision: u32, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
+        if revision == self.0.revisions.number() || event.event_kind == EventKind::Deleted {
+            return self.update(event).await;
+        }
+        let Some((world, options)) = self.0.revisions.newest() else { return Ok(BackgroundDemand::default()) };
+        let object = self.0.objects.lock().get(&event.object.memo.key).map(Arc::clone);
+        let object = object.unwrap_or_else(|| ObjectTasks::new(event.object.memo.clone()));
+        let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
+        Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() })
     }
 
     /// Starts and stops the tasks of an object, and returns what its cycle has to wait for.
@@ -72,17 +104,19 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     /// # Errors
     /// If a filter fails, or the object is malformed.
     pub async fn update(&self, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
-        let Some(world) = self.world.upgrade() else { return Ok(BackgroundDemand::default()) };
+        let Some((world, options)) = self.0.revisions.newest() else { return Ok(BackgroundDemand::default()) };
         let memo = &event.object.memo;
         if event.event_kind == EventKind::Deleted {
             let object = self.forget(&memo.key).unwrap_or_else(|| ObjectTasks::new(memo.clone()));
-            let demand_finalizer = self.plan(&*world, &object, &event).await?.demand_finalizer;
+            let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
             return Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() });
         }
-        let object = Arc::clone(self.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
+        let object = Arc::clone(self.0.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
         object.observe(&event);
-        let planned = self.plan(&*world, &object, &event).await?;
-        planned.spawn.iter().for_each(|handler| self.spawn(&world, &object, handler, &event));
+        let planned = self.plan(&*world, &options, &object, &event).await?;
+        object.replace(planned.replace);
+        let (resource, body) = (&event.object.resource, &event.object.body);
+        planned.spawn.iter().for_each(|handler| self.0.spawn(&object, handler, resource, body));
         let stops = planned.stop.iter().filter_map(|(id, reason)| Some((object.task(id)?, *reason)));
         let steps = stops.map(|(task, reason)| async move { task.step(reason).await });
         let delays = join_all(steps).await.into_iter().flatten().collect();
@@ -90,7 +124,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     }
 
     /// Decides which tasks are started and stopped.
-    async fn plan(&self, world: &W, object: &ObjectTasks, event: &ObjectEvent<'_>) -> Result<Planned, Error> {
+    async fn plan(&self, world: &W, options: &BackgroundOptions, object: &ObjectTasks, event: &ObjectEvent<'_>) -> Result<Planned, Error> {
         let view = View { body: &event.object.body, change: None };
         let subject = || {
             let live = LiveBody::new(event.object.body.clone());
@@ -98,21 +132,82 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             Subject::Background { resource: Arc::clone(resource), live, memo: memo.clone(), stopped: Stopped::default() }
         };
         let decide = |answers: &Answers| {
-            let (running, ended) = object.ids(event.object.body.is_deleting());
-            let tasks = RunningTasks { running: &running, ended: &ended, halt: self.registry.halt() };
+            let TaskIds { running, outdated, ended } =
+                object.ids(event.object.body.is_deleting(), |fingerprint| options.target_of(fingerprint).is_some());
+            let tasks = RunningTasks { running: &running, outdated: &outdated, ended: &ended, halt: self.0.registry.halt() };
             let plan = spawning::plan(event.handlers, tasks, view, answers)?;
-            let spawn = plan.spawn.iter().filter_map(|handler| event.handlers.shared(handler)).collect();
-            Ok::<_, Unsettled>(Planned { spawn, stop: plan.stop, demand_finalizer: plan.demand_finalizer })
+            let shared = |handlers: Vec<&Handler>| handlers.into_iter().filter_map(|handler| event.handlers.shared(handler)).collect();
+            let (spawn, replace) = (shared(plan.spawn), shared(plan.replace));
+            Ok::<_, Unsettled>(Planned { spawn, replace, stop: plan.stop, demand_finalizer: plan.demand_finalizer })
         };
         settled(world, subject, decide).await
     }
 
-    fn spawn(&self, world: &Arc<W>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, event: &ObjectEvent<'_>) {
-        let Some(options) = self.options.tasks.get(&handler.target) else { return };
-        let (resource, body) = (&event.object.resource, &event.object.body);
+    /// Forgets an object that is deleted or no longer watched. Its tasks are stopped.
+    pub fn leave(&self, memo: &str) {
+        self.forget(memo);
+    }
+
+    fn forget(&self, memo: &str) -> Option<Arc<ObjectTasks>> {
+        let object = self.0.objects.lock().remove(memo)?;
+        for task in object.leave() {
+            let handler = Arc::clone(&task.handler);
+            self.0.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
+        }
+        Some(object)
+    }
+
+    /// Tells whether an object is followed: it was seen, and is not forgotten.
+    pub fn follows(&self, memo: &str) -> bool {
+        self.0.objects.lock().contains_key(memo)
+    }
+
+    /// Tells whether an object has running tasks.
+    pub fn has_tasks(&self, memo: &str) -> bool {
+        self.0.objects.lock().get(memo).is_some_and(|object| object.has_tasks())
+    }
+
+    /// Stops all tasks, and waits for their end up to their limits. Until [`Self::resume`], none is started.
+    pub async fn pause(&self) {
+        self.halt(StopReason::Pausing).await;
+    }
+
+    /// Allows tasks again. They are started at the next events of their objects.
+    pub fn resume(&self) {
+        self.0.registry.set_halt(None);
+    }
+
+    /// Stops all tasks, since the operator exits. Tasks that do not end within their limits are cancelled at last.
+    pub async fn end(&self) {
+        self.halt(StopReason::Exiting).await;
+        if !self.0.tasks.settle(HUNG_TASK_TIMEOUT).await {
+            self.0.registry.all().iter().for_each(|task| task.cancel());
+            self.0.tasks.settle(CANCELLATION).await;
+        }
+        self.0.tasks.abandon().await;
+    }
+
+    async fn halt(&self, reason: StopReason) {
+        self.0.registry.set_halt(Some(reason));
+        let tasks = self.0.registry.all();
+        join_all(tasks.iter().map(|task| task.stop(reason))).await;
+    }
+
+    /// Drops all tasks without waiting.
+    pub fn abandon(&self) {
+        self.0.registry.set_halt(Some(StopReason::Exiting));
+        self.0.tasks.cancel();
+    }
+}
+
+impl<W: Effects + 'static> Shared<W> {
+    fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
+        let Some((world, newest)) = self.revisions.newest() else { return };
+        let Some(options) = newest.tasks.get(&handler.target) else { return };
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
-        let (cancellation, instant_exit) = (options.cancellation, self.options.instant_exit);
-        let reports = Reports { events: world.events().clone(), gauge: options.metrics.task() };
+        let (cancellation, instant_exit) = (options.cancellation, newest.instant_exit);
+        let (fingerprint, gauge) = (Arc::clone(&options.fingerprint), options.metrics.task());
+        let reports = Reports { fingerprint, events: world.events().clone(), gauge };
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
         let start = |live: &Arc<LiveBody>| {
             let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, reports, span.clone());
@@ -123,80 +218,32 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         let Some((running, live, number)) = object.begin((resource, body), start) else { return };
         span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));
         let task = Task::new(task::Parts {
-            world: Arc::clone(world),
+            revisions: Arc::clone(&self.revisions),
+            registry: Arc::clone(&self.registry),
+            origin: self.origin,
+            clock: world.clock().clone(),
+            events: world.events().clone(),
             object: Arc::clone(object),
-            running: Arc::clone(&running),
+            running,
             live,
             options: Arc::clone(options),
-            shared: Arc::clone(&self.options),
-            registry: Arc::clone(&self.registry),
+            error_delays: Arc::clone(&newest.error_delays),
             number,
-            origin: self.origin,
         });
-        let handler = Arc::clone(handler);
-        self.tasks.spawn(move || handler.title(), task.run().instrument(span));
-    }
-
-    /// Forgets an object that is deleted or no longer watched. Its tasks are stopped.
-    pub fn leave(&self, memo: &str) {
-        self.forget(memo);
-    }
-
-    fn forget(&self, memo: &str) -> Option<Arc<ObjectTasks>> {
-        let object = self.objects.lock().remove(memo)?;
-        for task in object.leave() {
-            let handler = Arc::clone(&task.handler);
-            self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
-        }
-        Some(object)
-    }
-
-    /// Tells whether an object is followed: it was seen, and is not forgotten.
-    pub fn follows(&self, memo: &str) -> bool {
-        self.objects.lock().contains_key(memo)
-    }
-
-    /// Tells whether an object has running tasks.
-    pub fn has_tasks(&self, memo: &str) -> bool {
-        self.objects.lock().get(memo).is_some_and(|object| object.has_tasks())
-    }
-
-    /// Stops all tasks, and waits for their end up to their limits. Until [`Self::resume`], none is started.
-    pub async fn pause(&self) {
-        self.halt(StopReason::Pausing).await;
-    }
-
-    /// Allows tasks again. They are started at the next events of their objects.
-    pub fn resume(&self) {
-        self.registry.set_halt(None);
-    }
-
-    /// Stops all tasks, since the operator exits. Tasks that do not end within their limits are cancelled at last.
-    pub async fn end(&self) {
-        self.halt(StopReason::Exiting).await;
-        if !self.tasks.settle(HUNG_TASK_TIMEOUT).await {
-            self.registry.all().iter().for_each(|task| task.cancel());
-            self.tasks.settle(CANCELLATION).await;
-        }
-        self.tasks.abandon().await;
-    }
-
-    async fn halt(&self, reason: StopReason) {
-        self.registry.set_halt(Some(reason));
-        let tasks = self.registry.all();
-        join_all(tasks.iter().map(|task| task.stop(reason))).await;
-    }
-
-    /// Drops all tasks without waiting.
-    pub fn abandon(&self) {
-        self.registry.set_halt(Some(StopReason::Exiting));
-        self.tasks.cancel();
+        let (shared, object, name) = (Arc::clone(self), Arc::clone(object), handler.title());
+        let run = async move {
+            if let Some(Replacement { resource, body, handler }) = task.run().await {
+                shared.spawn(&object, &handler, &resource, &body);
+            }
+        };
+        self.tasks.spawn(move || name, run.instrument(span));
     }
 }
 
 /// The tasks to start and to stop.
 struct Planned {
     spawn: Vec<Arc<Handler>>,
+    replace: Vec<Arc<Handler>>,
     stop: Vec<(String, StopReason)>,
     demand_finalizer: bool,
 }

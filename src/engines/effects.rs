@@ -98,6 +98,11 @@ pub trait Indexing: Send + Sync {
         std::future::ready(Ok(())).boxed()
     }
 
+    /// Tells whether the events of all kinds are indexed, since the indexes of another revision are being filled.
+    fn is_filling(&self) -> bool {
+        false
+    }
+
     /// Removes an object that is deleted, no longer watched, or unreadable.
     fn unindex(&self, _uid: &str) {}
 

@@ -84,7 +84,13 @@ impl Endpoints {
     pub async fn answer(&self, path: &str, probes: &str) -> Answer {
         match path {
             path if path == probes => self.probes().await.unwrap_or_else(|| Answer::text(503, "no operator is running\n")),
-            "/readyz" => health(self.health.unready()),
+            "/readyz" => {
+                let mut answer = health(self.health.unready());
+                for note in self.health.notes() {
+                    answer.body = format!("{}note: {note}\n", answer.body);
+                }
+                answer
+            }
             "/livez" => health(self.health.dead()),
             "/metrics" => Answer { status: 200, content_type: Metrics::CONTENT_TYPE, body: self.metrics.text() },
             _ => Answer::text(404, format!("there are {probes}, /readyz, /livez, and /metrics\n")),
@@ -206,6 +212,10 @@ mod tests {
         assert_eq!(ask(&endpoints, "/readyz").await, (503, "index 'a' is being filled\noperator 'b' is starting\n".to_owned()));
         assert_eq!(ask(&endpoints, "/livez").await, (200, "ok\n".to_owned()));
         drop(gates);
+        endpoints.health.note("files", Some("operator.yaml:1:1: a mistake".to_owned()));
+        assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\nnote: operator.yaml:1:1: a mistake\n".to_owned()));
+        endpoints.health.note("files", None);
+        assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\n".to_owned()));
         assert!(ask(&endpoints, "/metrics").await.1.contains("kopfd_build_info{"));
         assert_eq!(ask(&endpoints, "/elsewhere").await.0, 404);
         // The path of the URL precedes the others.

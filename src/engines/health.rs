@@ -27,6 +27,8 @@ struct State {
     /// Reasons why operators are not ready, by a number.
     gates: BTreeMap<u64, String>,
     watches: BTreeMap<u64, Watch>,
+    /// What is to be known of a ready process, by subject.
+    notes: BTreeMap<String, String>,
     /// The last recorded turn of the event loop.
     last_beat: Option<Instant>,
     last_number: u64,
@@ -70,6 +72,20 @@ impl Health {
         let number = state.number();
         state.gates.insert(number, reason.into());
         ReadinessGate { health: self.clone(), number }
+    }
+
+    /// Replaces the note about a subject, which does not make the process unready; `None` removes it.
+    pub fn note(&self, subject: &str, note: Option<String>) {
+        let notes = &mut self.0.lock().notes;
+        match note {
+            Some(note) => drop(notes.insert(subject.to_owned(), note)),
+            None => drop(notes.remove(subject)),
+        }
+    }
+
+    /// Returns the notes.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.lock().notes.values().cloned().collect()
     }
 
     /// Returns the reporter of a watch, which has not listed its objects yet.

@@ -32,6 +32,17 @@ impl Indexer {
         Self { indexes, ..Self::default() }
     }
 
+    /// Returns the indexer of the next revision, which has the same readiness. The retry state of handlers stays, except for those of changed
+    /// indexes.
+    pub fn next(&self, indexes: Arc<Indexes>, is_changed: impl Fn(&str) -> bool) -> Self {
+        let mut failing = self.failing.lock().clone();
+        for records in failing.values_mut() {
+            records.retain(|id, _| !is_changed(id));
+        }
+        failing.retain(|_, records| !records.is_empty());
+        Self { indexes, readiness: Arc::clone(&self.readiness), failing: Mutex::new(failing) }
+    }
+
     /// Returns the readiness of the indexes.
     pub fn readiness(&self) -> &Arc<Readiness> {
         &self.readiness
@@ -49,31 +60,51 @@ impl Indexer {
     /// # Errors
     /// If a filter fails, or a call is cancelled. Then no entries are changed.
     pub async fn index<W: Scripts + Environment>(&self, world: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
-        let member = Member::of(&event.object.body);
         if event.event_kind == EventKind::Deleted {
-            self.remove(member.uid());
+            self.remove(Member::of(&event.object.body).uid());
             return Ok(());
         }
+        let changes = self.evaluate(world, events, event).await?;
+        self.apply(changes);
+        Ok(())
+    }
+
+    /// Calls the handlers of an object, and returns the changes of its entries.
+    ///
+    /// # Errors
+    /// If a filter fails, or a call is cancelled.
+    pub async fn evaluate<W: Scripts + Environment>(
+        &self,
+        world: &W,
+        events: &EventStream,
+        event: IndexEvent<'_>,
+    ) -> Result<EntryChanges, Error> {
+        let member = Member::of(&event.object.body);
         let failing = self.failing.lock().get(member.uid()).cloned().unwrap_or_default();
         let (view, now) = (filter::View { body: &event.object.body, change: None }, world.clock().now());
         let subject = || Subject::Index { object: event.object.clone() };
         let plan = settled(world, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
-        let mut changes = Vec::with_capacity(plan.call.len());
+        let mut replaced = Vec::with_capacity(plan.call.len());
         for handler in plan.call {
             let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(world.clock().now(), None));
             let (outcome, message, entries) = attempt(world, events, handler, &record, &event).await?;
             log_tersely(events, message);
             let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), world.clock().now());
-            changes.push((&handler.id, effect, entries.unwrap_or_default(), record));
+            replaced.push((handler.id.clone(), effect, entries.unwrap_or_default(), record));
         }
-        for index in plan.remove.iter().filter_map(|name| self.indexes.get(name)) {
+        Ok(EntryChanges { member, removed: plan.remove.into_iter().map(str::to_owned).collect(), replaced })
+    }
+
+    /// Changes the entries of an object.
+    pub fn apply(&self, changes: EntryChanges) {
+        let EntryChanges { member, removed, replaced } = changes;
+        for index in removed.iter().filter_map(|name| self.indexes.get(name)) {
             index.remove(member.uid());
         }
-        for (id, effect, entries, record) in changes {
-            self.change(id, &member, effect, entries);
-            self.keep_record(member.uid(), id, record);
+        for (id, effect, entries, record) in replaced {
+            self.change(&id, &member, effect, entries);
+            self.keep_record(member.uid(), &id, record);
         }
-        Ok(())
     }
 
     fn change(&self, name: &str, member: &Member, effect: Effect, entries: IndexEntries) {
@@ -99,6 +130,16 @@ impl Indexer {
             }
         }
     }
+}
+
+/// The changes of the entries of one object.
+#[derive(Debug)]
+pub struct EntryChanges {
+    member: Member,
+    /// The indexes that lose its entries.
+    removed: Vec<String>,
+    /// The results of the called handlers, by id.
+    replaced: Vec<(String, Effect, IndexEntries, Option<Record>)>,
 }
 
 /// Makes one attempt of a handler, unless its limits are reached.

@@ -6,35 +6,94 @@ mod context;
 pub mod store;
 mod task;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Schedule;
 
 pub use context::ScheduleContext;
-use task::Task;
+use task::{Ends, Revision, Task};
 
 /// Time limit for the tasks after a stop, beyond the time that a running call has: the call ends, and its tick is stored.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The running schedules of one operator.
 pub struct Schedules {
+    running: Vec<Running>,
     tasks: Tasks<()>,
     timeout: Duration,
+    stop: Stop,
+    origin: Instant,
+}
+
+/// A running schedule, or one that ends after its call.
+struct Running {
+    id: String,
+    /// When it is called, as text to compare.
+    ticks: String,
+    revisions: watch::Sender<Revision>,
+    /// Requested when it is not declared any more.
+    retired: Stop,
+    ended: Stop,
 }
 
 impl Schedules {
     /// Starts the schedules. They end when the stop is requested.
     pub fn start(schedules: Vec<Schedule>, context: &ScheduleContext, stop: &Stop) -> Self {
-        let mut tasks = Tasks::default();
-        let origin = Instant::now();
+        let timeout = context.exit_timeout.saturating_mul(2).saturating_add(END_TIMEOUT);
+        let mut all = Self { running: Vec::new(), tasks: Tasks::default(), timeout, stop: stop.clone(), origin: Instant::now() };
         for schedule in schedules {
-            let name = schedule.handler.title();
-            tasks.spawn(name, Task::new(schedule, context.clone(), stop.clone(), origin).run());
+            all.spawn(schedule, context, None);
         }
-        Self { tasks, timeout: context.exit_timeout.saturating_mul(2).saturating_add(END_TIMEOUT) }
+        all
+    }
+
+    /// Follows another revision of the operator. A schedule with the same id and the same ticks goes on, and calls the new code from its next
+    /// attempt on. Others end after a running call; changed ones begin after that.
+    pub fn revise(&mut self, schedules: Vec<Schedule>, context: &ScheduleContext) {
+        let mut before = std::mem::take(&mut self.running);
+        for schedule in schedules {
+            let known = before.iter().position(|running| running.id == schedule.handler.id && !running.retired.is_requested());
+            match known.map(|index| before.swap_remove(index)) {
+                Some(running) if running.ticks == shown(&schedule) => {
+                    running.revisions.send_replace(Revision { handler: Arc::new(schedule.handler), context: context.clone() });
+                    self.running.push(running);
+                }
+                Some(running) => {
+                    running.retired.request("the schedule has changed");
+                    self.spawn(schedule, context, Some(running.ended));
+                }
+                None => self.spawn(schedule, context, None),
+            }
+        }
+        for running in before {
+            running.retired.request("the schedule is not declared any more");
+        }
+    }
+
+    fn spawn(&mut self, schedule: Schedule, context: &ScheduleContext, predecessor: Option<Stop>) {
+        let (name, id, ticks) = (schedule.handler.title(), schedule.handler.id.clone(), shown(&schedule));
+        let schedule_ticks = schedule.schedule;
+        let revision = Revision { handler: Arc::new(schedule.handler), context: context.clone() };
+        let (revisions, newest) = watch::channel(revision);
+        let (retired, ended) = (Stop::new(), Stop::new());
+        self.running.push(Running { id, ticks, revisions, retired: retired.clone(), ended: ended.clone() });
+        let (stop, origin) = (self.stop.clone(), self.origin);
+        self.tasks.spawn(name, async move {
+            if let Some(predecessor) = predecessor {
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => {}
+                    () = predecessor.requested() => {}
+                }
+            }
+            Task::new(schedule_ticks, newest, Ends { stop, retired }, origin).run().await;
+            ended.request("the schedule has ended");
+        });
     }
 
     /// Waits for the end of the schedules, after the stop was requested.
@@ -43,4 +102,8 @@ impl Schedules {
             tracing::warn!(target: "kopfd::schedules", "{name} has not ended in time, and is abandoned.");
         }
     }
+}
+
+fn shown(schedule: &Schedule) -> String {
+    format!("{:?}", schedule.schedule)
 }

@@ -85,6 +85,12 @@ impl<G> HandlerList<G> {
         self.handlers.is_empty()
     }
 
+    /// Returns the list without the handlers that are dropped.
+    #[must_use]
+    pub fn without(&self, is_dropped: impl Fn(&Handler) -> bool) -> Self {
+        Self { handlers: self.handlers.iter().filter(|handler| !is_dropped(handler)).cloned().collect(), group: PhantomData }
+    }
+
     /// Returns a shared reference to a handler of the list.
     pub fn shared(&self, handler: &Handler) -> Option<Arc<Handler>> {
         self.handlers.iter().find(|known| std::ptr::eq(known.as_ref(), handler)).cloned()

@@ -29,6 +29,8 @@ pub enum StopReason {
     Pausing,
     /// The operator exits.
     Exiting,
+    /// The declaration or its code has changed.
+    Reloading,
 }
 
 /// The tasks of one object at an event.
@@ -36,6 +38,8 @@ pub enum StopReason {
 pub struct RunningTasks<'a> {
     /// The ids of the running tasks, including stopping tasks.
     pub running: &'a BTreeSet<String>,
+    /// The ids of the running tasks whose declaration or code has changed.
+    pub outdated: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
     /// Why no task may run at all, if the operator is paused or exits.
@@ -47,6 +51,8 @@ pub struct RunningTasks<'a> {
 pub struct BackgroundPlan<'a> {
     /// The handlers to start a task for.
     pub spawn: Vec<&'a Handler>,
+    /// The handlers whose outdated tasks are replaced: they are stopped by a new revision, and start again after their end.
+    pub replace: Vec<&'a Handler>,
     /// The ids of the tasks to stop, with the reasons.
     pub stop: Vec<(String, StopReason)>,
     /// Whether any handler needs the finalizer, including handlers whose tasks are stopping.
@@ -67,16 +73,17 @@ pub fn plan<'a>(
     let all_for = |reason| tasks.running.iter().map(|id| (id.clone(), reason)).collect();
     let demand_finalizer = !matching.is_empty();
     if view.body.is_deleting() {
-        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(StopReason::Deleted), demand_finalizer });
+        return Ok(BackgroundPlan { stop: all_for(StopReason::Deleted), demand_finalizer, ..BackgroundPlan::default() });
     }
     if let Some(reason) = tasks.halt {
-        return Ok(BackgroundPlan { spawn: Vec::new(), stop: all_for(reason), demand_finalizer });
+        return Ok(BackgroundPlan { stop: all_for(reason), demand_finalizer, ..BackgroundPlan::default() });
     }
     let is_matching = |id: &String| matching.iter().any(|handler| handler.id == *id);
-    let mismatching = tasks.running.iter().filter(|id| !is_matching(id));
+    let mismatching = tasks.running.iter().filter(|id| !is_matching(id) && !tasks.outdated.contains(*id));
     let stop = mismatching.map(|id| (id.clone(), StopReason::Mismatch)).collect();
+    let replace = matching.iter().filter(|handler| tasks.outdated.contains(&handler.id)).copied().collect();
     let spawn = matching.into_iter().filter(|handler| !tasks.running.contains(&handler.id)).collect();
-    Ok(BackgroundPlan { spawn, stop, demand_finalizer })
+    Ok(BackgroundPlan { spawn, replace, stop, demand_finalizer })
 }
 
 /// The time limits of stopping a task.
@@ -170,7 +177,7 @@ mod tests {
     fn planned(metadata: Value, running: &[&str], ended: &[&str]) -> (Vec<String>, Vec<(String, StopReason)>, bool) {
         let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
         let body = Body::from(json!({"metadata": metadata}));
-        let tasks = RunningTasks { running: &ids(running), ended: &ids(ended), halt: None };
+        let tasks = RunningTasks { running: &ids(running), outdated: &BTreeSet::new(), ended: &ids(ended), halt: None };
         let plan = plan(&handlers, tasks, View { body: &body, change: None }, &Answers::default()).unwrap();
         let spawn = plan.spawn.iter().map(|handler| handler.id.clone()).collect();
         (spawn, plan.stop, plan.demand_finalizer)
@@ -186,6 +193,21 @@ mod tests {
     #[test]
     fn mismatching_daemons_are_stopped_and_need_no_finalizer() {
         assert_eq!(planned(json!({}), &["a"], &[]), (vec![], vec![("a".into(), StopReason::Mismatch)], false));
+    }
+
+    #[test]
+    fn an_outdated_task_is_replaced_if_its_handler_still_matches() {
+        let handlers = SpawningHandlers::of([labelled("a"), labelled("b")].map(Arc::new));
+        let (running, outdated) = (ids(&["a", "removed"]), ids(&["a", "removed"]));
+        let tasks = RunningTasks { running: &running, outdated: &outdated, ended: &BTreeSet::new(), halt: None };
+        let planned = |labels: Value| {
+            let body = Body::from(json!({"metadata": {"labels": labels}}));
+            let plan = plan(&handlers, tasks, View { body: &body, change: None }, &Answers::default()).unwrap();
+            let ids = |handlers: &[&Handler]| handlers.iter().map(|handler| handler.id.clone()).collect::<Vec<_>>();
+            (ids(&plan.spawn), ids(&plan.replace), plan.stop)
+        };
+        assert_eq!(planned(json!({"on": "1"})), (vec!["b".to_owned()], vec!["a".to_owned()], vec![]));
+        assert_eq!(planned(json!({})), (vec![], vec![], vec![]), "the revision has stopped them");
     }
 
     #[test]

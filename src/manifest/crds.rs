@@ -1,6 +1,7 @@
 //! The files of custom resource definitions in `spec.crds`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::builder::plain;
 use super::reader::{Item, Reader};
@@ -8,7 +9,7 @@ use super::source::{Source, directory_of};
 use super::tree::{self, Node};
 
 /// Reads one item of `spec.crds`: the file must exist, be YAML, and contain a definition.
-pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
+pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<(PathBuf, Arc<str>)> {
     let text = reader.owned(item)?;
     let path = directory_of(&reader.source.name).join(&text);
     let source = match Source::read(&path) {
@@ -35,7 +36,7 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<PathBuf> {
                 reader.error_with(item, format!("`{text}` holds no custom resource definition"), hint);
                 return None;
             }
-            Some(path)
+            Some((path, source.text))
         }
     }
 }

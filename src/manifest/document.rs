@@ -155,7 +155,8 @@ impl OperatorBuilder<'_> {
         if let Some(item) = fields.get("allow") {
             self.operator.declaration.allow = allow(reader, &item);
         }
-        self.operator.crds = reader.list_of(fields, "crds").iter().filter_map(|item| crds::read(reader, item)).collect();
+        let crds = reader.list_of(fields, "crds");
+        (self.operator.crds, self.operator.definitions) = crds.iter().filter_map(|item| crds::read(reader, item)).unzip();
     }
 
     /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.

@@ -126,8 +126,8 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
                     continue;
                 }
                 document.mistakes.into_iter().for_each(|mistake| reader.take(mistake));
-                let builder = document::read(&reader, &document.root);
-                in_scripts.extend(scripts::check(&builder, &document.root));
+                let mut builder = document::read(&reader, &document.root);
+                in_scripts.extend(scripts::check(&mut builder, &document.root));
                 loaded.operators.push(builder.operator);
             }
         }

@@ -11,7 +11,7 @@ pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
-use crate::script::Declaration;
+use crate::script::{Declaration, Program};
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 use super::settings::Settings;
@@ -55,6 +55,10 @@ pub struct Operator {
     pub kinds: Vec<NamedKind>,
     /// The files of custom resource definitions.
     pub crds: Vec<PathBuf>,
+    /// The texts of these files.
+    pub definitions: Vec<Arc<str>>,
+    /// All files that were read: the manifest, definitions of kinds, scripts with their imports, and templates.
+    pub files: Vec<PathBuf>,
     /// The error for webhooks without a server, for runs on a cluster; the embedded API server needs none.
     pub missing_server: Option<Diagnostic>,
     /// The line of the manifest with its name.
@@ -221,6 +225,11 @@ pub struct Schedule {
 }
 
 impl Operator {
+    /// Returns a short digest of all files of the operator, the same on all machines.
+    pub fn revision(&self, program: &Program) -> String {
+        program.revision(&self.text, self.definitions.iter().map(AsRef::as_ref))
+    }
+
     /// Returns an error for each part that this version cannot run.
     pub fn refuse_unsupported(&self) -> Vec<Diagnostic> {
         self.unsupported.iter().map(Unsupported::refusal).collect()

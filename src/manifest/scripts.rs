@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::script::load;
+use crate::script::load::{self, Checked};
 use crate::script::problem::{self, Problem};
 
 use super::builder::{OperatorBuilder, plain};
@@ -13,7 +13,9 @@ use super::source::Source;
 use super::tree::{Kind, Node};
 
 /// Checks the code of an operator. Diagnostics of the manifest go to its reader; diagnostics of script files are returned.
-pub(super) fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
+pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagnostic> {
+    let operator = &mut builder.operator;
+    operator.files = std::iter::once(operator.file.clone()).chain(operator.crds.iter().cloned()).collect();
     if builder.is_unready {
         return Vec::new();
     }
@@ -21,7 +23,9 @@ pub(super) fn check(builder: &OperatorBuilder<'_>, root: &Node) -> Vec<Diagnosti
     let manifest = &builder.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    for problem in load::check(&declaration) {
+    let Checked { problems, files } = load::check(&declaration);
+    builder.operator.files.extend(files);
+    for problem in problems {
         let severity = severity_of(problem.severity);
         if problem.file == *manifest {
             let spot = super::tree::SourceSpan { line: problem.line, column: problem.column, length: problem.length };

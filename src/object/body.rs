@@ -17,13 +17,15 @@ pub enum EventKind {
     Modified,
     /// It was deleted.
     Deleted,
+    /// Nothing has happened to it: it is handled once more, since the operator has another revision.
+    Revisited,
 }
 
 impl EventKind {
-    /// Returns the type of the watch event; a listed object has none.
+    /// Returns the type of the watch event; a listed or revisited object has none.
     pub fn event_type(self) -> Option<&'static str> {
         match self {
-            Self::Listed => None,
+            Self::Listed | Self::Revisited => None,
             Self::Added => Some("ADDED"),
             Self::Modified => Some("MODIFIED"),
             Self::Deleted => Some("DELETED"),

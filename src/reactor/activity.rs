@@ -1,13 +1,13 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::handling::{Handler, On};
 use crate::object::{Body, EventKind, ObjectKey};
@@ -59,7 +59,32 @@ pub struct ActivityMonitor {
     unserved: Mutex<BTreeMap<String, Vec<String>>>,
     /// The indexes of the operators, by operator.
     indexes: Mutex<BTreeMap<String, Arc<Indexes>>>,
+    /// The requests of each watch to pass its known objects on once more.
+    revisits: Mutex<Vec<Weak<Revisits>>>,
     changed: Notify,
+}
+
+/// The requests that a watch passes its known objects on once more.
+#[derive(Debug)]
+pub struct Revisits {
+    requested: watch::Receiver<u64>,
+    answered: AtomicU64,
+}
+
+impl Revisits {
+    /// Returns the requests of a watch.
+    pub fn new(requested: watch::Receiver<u64>) -> Arc<Self> {
+        Arc::new(Self { requested, answered: AtomicU64::new(0) })
+    }
+
+    /// Records that requests were answered.
+    pub fn answer(&self, request: u64) {
+        self.answered.fetch_max(request, Ordering::SeqCst);
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::SeqCst) >= *self.requested.borrow()
+    }
 }
 
 /// An object whose last cycle has failed. Only its next change is processed again.
@@ -129,6 +154,18 @@ impl ActivityMonitor {
     /// Records the start of a watch.
     pub fn watch_began(&self) {
         self.unlisted.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Follows the requests of a watch until they are dropped.
+    pub fn revisits_began(&self, revisits: &Arc<Revisits>) {
+        let mut all = self.revisits.lock();
+        all.retain(|revisits| revisits.strong_count() > 0);
+        all.push(Arc::downgrade(revisits));
+    }
+
+    /// Records that a watch has passed its known objects on.
+    pub fn revisited(&self) {
+        self.changed.notify_waiters();
     }
 
     /// Records the first complete list of a watch.
@@ -244,7 +281,8 @@ impl ActivityMonitor {
     /// Tells whether nothing is running or pending.
     pub fn is_quiet(&self) -> bool {
         let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans];
-        counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty()
+        let is_idle = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty();
+        is_idle && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
     }
 }
 

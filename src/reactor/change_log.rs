@@ -72,7 +72,7 @@ impl ChangeLog {
         let version = body.resource_version().unwrap_or("unknown");
         let what = match (event_kind, &before) {
             (EventKind::Deleted, _) => "is gone",
-            (EventKind::Listed, None) => "was there",
+            (EventKind::Listed | EventKind::Revisited, None) => "was there",
             (_, None) => "was added",
             (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
             (_, Some(_)) => "has changed",

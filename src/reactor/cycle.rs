@@ -37,7 +37,7 @@ const SLEEP_CAP: Duration = Duration::from_mins(10);
 const FINISHED: &str = "Handling cycle is finished, waiting for new changes.";
 
 /// One kind served by one operator.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Served {
     /// The kind.
     pub resource: Arc<Resource>,
@@ -194,7 +194,8 @@ impl<W: Effects> Cycle<'_, W> {
         Situation {
             done: state.done,
             handlers: Presence {
-                watching: !self.served.handlers.watching.is_empty(),
+                // Nothing has happened to a revisited object.
+                watching: !self.served.handlers.watching.is_empty() && self.event_kind != EventKind::Revisited,
                 spawning: !self.served.handlers.spawning.is_empty(),
                 changing: !self.served.handlers.changing.is_empty(),
             },

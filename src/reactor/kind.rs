@@ -6,21 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tracing::{Instrument as _, Span, error, warn};
 
 use crate::cluster::{self, PartialMetadata, Seen, Sink};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
-use crate::object::{EventKind, ObjectKey};
+use crate::object::{EventKind, ObjectKey, Resource};
 use crate::telemetry::metrics::{KindMetrics, WatchGauge, WatchState};
 use crate::telemetry::object_span;
 
-use super::activity::ActivityMonitor;
+use super::activity::{ActivityMonitor, Revisits};
 use super::cycle::Served;
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
+use super::revision::{KindRevisions, Serving};
 use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
 use crate::engines::events::EngineEvent;
@@ -44,16 +45,14 @@ const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The shared state of all watches of one kind.
 pub struct Kind<W: Effects> {
-    /// Its effects.
-    pub world: Arc<W>,
-    /// The kind and its handlers.
-    pub served: Arc<Served>,
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// Its handlers, the effects, and the settings of its workers, in the newest revision of the operator.
+    pub revisions: Arc<KindRevisions<W>>,
     /// The memories of its objects.
     pub memories: Arc<Memories>,
     /// The event queues of its objects.
     pub queues: Arc<Queues>,
-    /// The settings of its workers.
-    pub settings: Arc<WorkerSettings>,
     /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
@@ -71,14 +70,20 @@ pub struct Kind<W: Effects> {
 }
 
 impl<W: Effects + 'static> Kind<W> {
-    /// Returns a kind without objects.
+    /// Returns a kind without objects, of an operator whose revision never changes.
     pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+        let resource = Arc::clone(&served.resource);
+        let revisions = KindRevisions::fixed(Serving { revision: 0, world, served, settings }, Arc::default());
+        Self::following(resource, revisions, worker_limit, operator)
+    }
+
+    /// Returns a kind without objects.
+    pub fn following(resource: Arc<Resource>, revisions: KindRevisions<W>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         Self {
-            world,
-            served,
-            memories: Arc::default(),
+            resource,
+            memories: Arc::clone(revisions.memories()),
+            revisions: Arc::new(revisions),
             queues: Arc::new(Queues::new(worker_limit)),
-            settings,
             operator,
             workers: TaskGroup::default(),
             first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
@@ -115,29 +120,15 @@ impl<W: Effects + 'static> Kind<W> {
         Self { workers: TaskGroup::under(stop), ..self }
     }
 
-    /// Returns the kind with the memories of another one.
-    pub fn with_memories(self, memories: Arc<Memories>) -> Self {
-        Self { memories, ..self }
-    }
-
     /// Returns the kind with another parser of objects.
     pub fn with_reader(self, read: Read) -> Self {
         Self { read, ..self }
     }
 
-    /// Tells whether an object has daemons or timers.
-    fn has_background(&self, uid: &str) -> bool {
-        !self.served.handlers.spawning.is_empty() && self.world.has_background(&self.memo_key(uid))
-    }
-
-    fn is_indexed(&self) -> bool {
-        !self.served.handlers.indexing.is_empty()
-    }
-
     /// Tells whether events must wait before they are processed.
-    fn holds_events(&self) -> bool {
-        let is_limited = self.queues.is_limited() && self.is_indexed();
-        is_limited || self.world.readiness().is_some_and(|readiness| !readiness.is_ready())
+    fn holds_events(&self, serving: &Serving<W>) -> bool {
+        let is_limited = self.queues.is_limited() && is_indexed(serving);
+        is_limited || serving.world.readiness().is_some_and(|readiness| !readiness.is_ready())
     }
 
     /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects begin processing.
@@ -146,16 +137,28 @@ impl<W: Effects + 'static> Kind<W> {
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
         let first_cycles = if self.queues.has(uid) { None } else { Arc::clone(&self.first_cycles).acquire_owned().await.ok() };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
-            let span = span(&self.served, head, &uid);
+            let span = object_span(&self.resource, head.namespace(), head.name(), &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
-            let (served, uid) = (Arc::clone(&self.served), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {} {uid}", served.resource), work(claim, span, first_cycles));
+            let (resource, uid) = (Arc::clone(&self.resource), Arc::clone(&claim.uid));
+            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span, first_cycles));
         }
     }
 
     /// Lets the workers process their queues for up to `grace`; then cancels their calls, and finally the workers.
     pub async fn finish(&self, grace: Duration) {
         self.end_workers(grace).await;
+        self.finished.request("the workers have ended");
+    }
+
+    /// Ends the service of a kind that is not declared any more: queued events are dropped, and running calls end by themselves, unless
+    /// the stop is requested. Then they have up to `grace`.
+    pub async fn retire(&self, stop: &Stop, grace: Duration) {
+        self.queues.discard();
+        tokio::select! {
+            biased;
+            _ = self.workers.settle(Duration::MAX) => {}
+            () = stop.requested() => self.end_workers(grace).await,
+        }
         self.finished.request("the workers have ended");
     }
 
@@ -169,7 +172,7 @@ impl<W: Effects + 'static> Kind<W> {
         if self.workers.settle(grace).await {
             return;
         }
-        warn!(target: "kopfd::reactor", resource = %self.served.resource, objects = self.queues.len(), "Unprocessed streams left; their handlers are cancelled.");
+        warn!(target: "kopfd::reactor", resource = %self.resource, objects = self.queues.len(), "Unprocessed streams left; their handlers are cancelled.");
         self.calls.request("the operator stops");
         self.workers.settle(CANCELLATION).await;
         self.workers.abandon().await;
@@ -190,9 +193,10 @@ impl<W: Effects> Kind<W> {
     /// Forgets a deleted object.
     pub fn forget(&self, uid: &str) {
         self.memories.forget(uid);
-        self.world.unindex(uid);
-        self.world.forget(&self.memo_key(uid));
-        self.world.events().emit(&EngineEvent::ObjectForgotten { uid });
+        let world = &self.revisions.newest().world;
+        world.unindex(uid);
+        world.forget(&self.memo_key(uid));
+        world.events().emit(&EngineEvent::ObjectForgotten { uid });
     }
 
     /// Returns the key of an object's memo.
@@ -234,14 +238,15 @@ impl<W: Effects> Drop for Claim<W> {
 /// Runs the worker of an object, and continues if an event arrives just before its end.
 async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
+    let serving = kind.revisions.newest();
+    let is_held = kind.holds_events(&serving);
     let mut worker = Worker {
-        world: Arc::clone(&kind.world),
-        served: Arc::clone(&kind.served),
+        revisions: Arc::clone(&kind.revisions),
+        serving,
         memories: Arc::clone(&kind.memories),
         mailbox: Arc::clone(mailbox),
         memo_key: kind.memo_key(uid),
         uid: Arc::clone(uid),
-        settings: Arc::clone(&kind.settings),
         stop: kind.calls.clone(),
         span,
         expected: Expected::default(),
@@ -249,7 +254,6 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
         attempt: Attempt::default(),
         is_indexed_ahead: false,
     };
-    let is_held = kind.holds_events();
     if is_held {
         let span = worker.span.clone();
         worker.index_ahead().instrument(span).await;
@@ -281,8 +285,8 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
     }
 }
 
-fn span(served: &Served, head: &PartialMetadata<'_>, uid: &str) -> Span {
-    object_span(&served.resource, head.namespace(), head.name(), uid)
+fn is_indexed<W>(serving: &Serving<W>) -> bool {
+    !serving.served.handlers.indexing.is_empty()
 }
 
 /// The sink of one watch.
@@ -294,12 +298,13 @@ pub struct KindSink<W: Effects> {
     failures: usize,
     reporter: WatchReporter,
     gauge: Option<WatchGauge>,
+    revisits: Option<Arc<Revisits>>,
 }
 
 impl<W: Effects + 'static> KindSink<W> {
     /// Returns the sink of a kind.
     pub fn new(kind: Arc<Kind<W>>) -> Self {
-        let title = kind.served.resource.to_string();
+        let title = kind.resource.to_string();
         Self::titled(kind, &title)
     }
 
@@ -308,11 +313,20 @@ impl<W: Effects + 'static> KindSink<W> {
         if let Some(monitor) = &kind.monitor {
             monitor.watch_began();
         }
-        let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.served.resource, kind.operator));
+        let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.resource, kind.operator));
         let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
-        let readiness = kind.world.readiness().filter(|_| kind.is_indexed());
+        let serving = kind.revisions.newest();
+        let readiness = serving.world.readiness().filter(|_| is_indexed(&serving));
         let blocker = readiness.map(|readiness| readiness.block_for_list(title.to_owned()));
-        Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge }
+        Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge, revisits: None }
+    }
+
+    /// Returns the sink with the requests that its watch answers.
+    pub fn with_revisits(mut self, requests: watch::Receiver<u64>) -> Self {
+        let revisits = Revisits::new(requests);
+        self.kind.monitor.iter().for_each(|monitor| monitor.revisits_began(&revisits));
+        self.revisits = Some(revisits);
+        self
     }
 
     fn set(&mut self, state: WatchState) {
@@ -328,10 +342,11 @@ impl<W: Effects + 'static> KindSink<W> {
         if self.blocker.is_none() || (!is_refused && self.failures < MAX_LIST_FAILURES) {
             return;
         }
-        let names: BTreeSet<&str> = self.kind.served.handlers.indexing.iter().map(|handler| handler.id.as_str()).collect();
+        let served = &self.kind.revisions.newest().served;
+        let names: BTreeSet<&str> = served.handlers.indexing.iter().map(|handler| handler.id.as_str()).collect();
         error!(
             target: "kopfd::reactor",
-            resource = %self.kind.served.resource,
+            resource = %self.kind.resource,
             error = error.chain(),
             "The kind cannot be listed, so these indexes are incomplete until it can: {}. Handlers are called without waiting for them.",
             names.into_iter().collect::<Vec<_>>().join(", ")
@@ -361,8 +376,9 @@ impl<W: Effects> Drop for KindSink<W> {
 impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
+        let serving = kind.revisions.newest();
         if let Some(metrics) = &kind.metrics {
-            metrics.event(seen.event_kind, kind.world.clock().now());
+            metrics.event(seen.event_kind, serving.world.clock().now());
         }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
@@ -372,14 +388,15 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             },
         };
         let uid = uid.as_ref();
-        if is_uninteresting(&kind.served, seen.head) && !kind.queues.has(uid) && !kind.has_background(uid) {
+        let has_background = || !serving.served.handlers.spawning.is_empty() && serving.world.has_background(&kind.memo_key(uid));
+        if is_uninteresting(&serving.served, seen.head) && !serving.world.is_filling() && !kind.queues.has(uid) && !has_background() {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
                 event_kind => {
-                    kind.memories.notice(uid, event_kind == EventKind::Listed, || kind.world.operator_memo());
+                    kind.memories.notice(uid, event_kind == EventKind::Listed, || serving.world.operator_memo());
                     // It may have matched before.
-                    if kind.is_indexed() {
-                        kind.world.unindex(uid);
+                    if is_indexed(&serving) {
+                        serving.world.unindex(uid);
                     }
                 }
             }
@@ -388,7 +405,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // It may be watched again.
         kind.left.lock().remove(uid);
         // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
-        let readiness = self.blocker.as_ref().and_then(|_| kind.world.readiness());
+        let readiness = self.blocker.as_ref().and_then(|_| serving.world.readiness());
         let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }
@@ -396,6 +413,11 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn listed(&mut self) {
         self.note_list();
         self.blocker = None;
+    }
+
+    fn revisited(&mut self, request: u64) {
+        self.revisits.iter().for_each(|revisits| revisits.answer(request));
+        self.kind.monitor.iter().for_each(|monitor| monitor.revisited());
     }
 
     fn opened(&mut self) {
@@ -408,7 +430,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         self.kind.metrics.iter().for_each(|metrics| metrics.watch_failed());
         self.reporter.failed(&error.chain(), matches!(error.status(), Some(403..=405)));
         // The watcher logs its failures and retries; a missing kind is noticed by the observer of kinds.
-        tracing::debug!(target: "kopfd::reactor", resource = %self.kind.served.resource, error = error.chain(), "A watch is in trouble.");
+        tracing::debug!(target: "kopfd::reactor", resource = %self.kind.resource, error = error.chain(), "A watch is in trouble.");
         self.give_up_waiting(error);
     }
 }

@@ -1,20 +1,21 @@
 //! The effects of a running operator: the script host, the cluster, and the machine's clock.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::cluster::{self, Applied, Client};
 use crate::handling::spawning::BackgroundDemand;
-use crate::handling::{Handler, Predicate};
-use crate::kit::Clock;
-use crate::object::{Body, Patch, Resource};
-use crate::script::{Call, Evaluation, Host, Installed, OperatorMemo, Returned, Subject};
+use crate::handling::{Handler, IndexingHandlers, Predicate};
+use crate::kit::{Clock, Stop};
+use crate::object::{Body, EventKind, Patch, Resource};
+use crate::script::{Call, Evaluation, Host, Installed, Object, ObjectMemo, OperatorMemo, Returned, Subject};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
@@ -28,8 +29,8 @@ use crate::telemetry::metrics::ScriptMetrics;
 
 /// The installed scripts of one operator.
 pub struct HostScripts {
-    /// The host.
-    pub host: Host,
+    /// The host, which all revisions share.
+    pub host: Arc<Host>,
     /// The scripts.
     pub installed: Installed,
     /// The metrics of the calls, by the numbers of the bindings.
@@ -38,9 +39,9 @@ pub struct HostScripts {
 
 impl HostScripts {
     /// Returns the installed scripts of an operator, whose calls are counted.
-    pub fn new(host: Host, installed: Installed, metrics: &OperatorMetrics) -> Self {
+    pub fn new(host: impl Into<Arc<Host>>, installed: Installed, metrics: &OperatorMetrics) -> Self {
         let metrics = installed.program().declaration.bindings.iter().map(|binding| metrics.script(&binding.id)).collect();
-        Self { host, installed, metrics }
+        Self { host: host.into(), installed, metrics }
     }
 
     /// Calls a function, and counts its operations.
@@ -81,21 +82,60 @@ impl Scripts for HostScripts {
 
 /// The effects of one running operator.
 pub struct LiveEffects {
+    /// The number of the revision.
+    revision: u32,
     scripts: Arc<HostScripts>,
     client: Client,
     clock: Clock,
     events: EventStream,
     /// A reproducible source of randomness, in simulations.
-    chance: Option<Mutex<StdRng>>,
-    background: Option<BackgroundTasks<Self>>,
-    indexer: Indexer,
+    chance: Option<Arc<Mutex<StdRng>>>,
+    background: Option<Arc<BackgroundTasks<Self>>>,
+    indexer: Arc<Indexer>,
+    /// The next revision, from the moment when its indexes are being filled.
+    successor: RwLock<Option<Arc<Filling>>>,
 }
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
     pub fn new(scripts: Arc<HostScripts>, client: Client, clock: Clock) -> Self {
-        let indexer = Indexer::new(Arc::clone(scripts.installed.indexes()));
-        Self { scripts, client, clock, events: EventStream::default(), chance: None, background: None, indexer }
+        let indexer = Arc::new(Indexer::new(Arc::clone(scripts.installed.indexes())));
+        let events = EventStream::default();
+        Self { revision: 0, scripts, client, clock, events, chance: None, background: None, indexer, successor: RwLock::default() }
+    }
+
+    /// Returns the effects of the next revision, which calls other scripts. `is_changed` tells which indexes are not taken over.
+    pub fn next(&self, scripts: Arc<HostScripts>, is_changed: impl Fn(&str) -> bool) -> Self {
+        Self {
+            revision: self.revision + 1,
+            indexer: Arc::new(self.indexer.next(Arc::clone(scripts.installed.indexes()), is_changed)),
+            scripts,
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            events: self.events.clone(),
+            chance: self.chance.clone(),
+            background: self.background.clone(),
+            successor: RwLock::default(),
+        }
+    }
+
+    /// Passes all events on to the indexes of the next revision from now on.
+    pub fn fill(&self, filling: Arc<Filling>) {
+        *self.successor.write() = Some(filling);
+    }
+
+    fn successor(&self) -> Option<Arc<Filling>> {
+        self.successor.read().clone()
+    }
+
+    /// Returns the scripts.
+    pub fn scripts(&self) -> &Arc<HostScripts> {
+        &self.scripts
+    }
+
+    /// Returns the daemons and timers.
+    pub fn background(&self) -> Option<&BackgroundTasks<Self>> {
+        self.background.as_deref()
     }
 
     /// Returns the effects with a stream of events.
@@ -105,7 +145,7 @@ impl LiveEffects {
 
     /// Returns the effects with randomness from a seed, if there is one.
     pub fn with_seed(self, seed: Option<u64>) -> Self {
-        Self { chance: seed.map(|seed| Mutex::new(StdRng::seed_from_u64(seed))), ..self }
+        Self { chance: seed.map(|seed| Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))), ..self }
     }
 
     /// Returns the effects with indexes that make the process unready for a reason until they are filled.
@@ -116,7 +156,70 @@ impl LiveEffects {
 
     /// Returns the effects with daemons and timers, which use these effects themselves.
     pub fn with_background(self, options: BackgroundOptions) -> Arc<Self> {
-        Arc::new_cyclic(|world| Self { background: Some(BackgroundTasks::new(Weak::clone(world), options)), ..self })
+        Arc::new_cyclic(|world| Self { background: Some(Arc::new(BackgroundTasks::new(Weak::clone(world), options))), ..self })
+    }
+}
+
+/// The indexes of the next revision while they are filled: from a list of all objects, and from the events that arrive meanwhile.
+///
+/// An object with an event is not filled from the list: the state of the event is at least as new for those who read the indexes.
+pub struct Filling {
+    next: Arc<LiveEffects>,
+    /// The handlers of the changed indexes.
+    handlers: Vec<Arc<Handler>>,
+    default_backoff: Duration,
+    /// The objects with events, by unique id.
+    followed: Mutex<HashSet<Box<str>>>,
+}
+
+impl Filling {
+    /// Returns the filling of indexes by these handlers.
+    pub fn new(next: Arc<LiveEffects>, handlers: Vec<Arc<Handler>>, default_backoff: Duration) -> Self {
+        Self { next, handlers, default_backoff, followed: Mutex::default() }
+    }
+
+    /// Returns the memo of an object for functions of indexes: it begins with the operator's present memo.
+    pub fn memo(&self, key: String) -> ObjectMemo {
+        ObjectMemo { key: key.into(), origin: self.next.operator_memo() }
+    }
+
+    /// Indexes an object of a list.
+    ///
+    /// # Errors
+    /// If a filter fails, or a call is cancelled.
+    pub async fn add(&self, object: &Object, stop: &Stop) -> Result<(), Error> {
+        let handlers = self.handlers_of(&object.resource);
+        let uid = object.body.uid().unwrap_or_default();
+        if handlers.is_empty() || self.followed.lock().contains(uid) {
+            return Ok(());
+        }
+        let span = tracing::Span::none();
+        let (event_kind, default_backoff) = (EventKind::Listed, self.default_backoff);
+        let event = IndexEvent { object, event_kind, handlers: &handlers, default_backoff, stop, span: &span };
+        let next = &self.next;
+        let changes = next.indexer.evaluate(&**next, &next.events, event).await?;
+        let followed = self.followed.lock();
+        if !followed.contains(uid) {
+            next.indexer.apply(changes);
+        }
+        Ok(())
+    }
+
+    /// Indexes an object at an event. Failures are repeated by the next revision at the next event, and told then.
+    async fn follow(&self, event: IndexEvent<'_>) {
+        let handlers = self.handlers_of(&event.object.resource);
+        self.followed.lock().insert(event.object.body.uid().unwrap_or_default().into());
+        // The next revision may have a successor, too.
+        drop(self.next.index(IndexEvent { handlers: &handlers, ..event }).await);
+    }
+
+    fn remove(&self, uid: &str) {
+        self.followed.lock().insert(uid.into());
+        self.next.unindex(uid);
+    }
+
+    fn handlers_of(&self, resource: &Resource) -> IndexingHandlers {
+        IndexingHandlers::of(self.handlers.iter().filter(|handler| handler.concerns(resource)).cloned())
     }
 }
 
@@ -160,7 +263,7 @@ impl Background for LiveEffects {
         #[cfg(test)]
         let background = background.filter(|_| !super::defects::ignores_tasks(&event.object.body));
         match background {
-            Some(background) => background.update(event).boxed(),
+            Some(background) => background.update_in(self.revision, event).boxed(),
             None => std::future::ready(Ok(BackgroundDemand::default())).boxed(),
         }
     }
@@ -181,7 +284,7 @@ impl Background for LiveEffects {
     }
 
     fn abandon_background(&self) {
-        self.background.iter().for_each(BackgroundTasks::abandon);
+        self.background.iter().for_each(|background| background.abandon());
     }
 }
 
@@ -191,7 +294,18 @@ impl Indexing for LiveEffects {
         if event.event_kind == crate::object::EventKind::Deleted && super::defects::is_on(super::defects::Defect::KeepsEntries) {
             return std::future::ready(Ok(())).boxed();
         }
-        self.indexer.index(self, &self.events, event).boxed()
+        async move {
+            let indexed = self.indexer.index(self, &self.events, event).await;
+            if let Some(successor) = self.successor() {
+                successor.follow(event).await;
+            }
+            indexed
+        }
+        .boxed()
+    }
+
+    fn is_filling(&self) -> bool {
+        self.successor.read().is_some()
     }
 
     fn unindex(&self, uid: &str) {
@@ -200,6 +314,7 @@ impl Indexing for LiveEffects {
             return;
         }
         self.indexer.remove(uid);
+        self.successor().iter().for_each(|successor| successor.remove(uid));
     }
 
     fn readiness(&self) -> Option<&Arc<Readiness>> {

@@ -86,6 +86,12 @@ impl Mailbox {
         }
     }
 
+    /// Drops the queued events.
+    pub fn discard(&self) {
+        let dropped = std::mem::take(&mut self.state.lock().events);
+        self.metrics.iter().for_each(|metrics| metrics.unqueued(dropped.len()));
+    }
+
     /// Closes the mailbox: queued events are still processed, no new ones are added.
     pub fn close(&self) {
         self.state.lock().is_closed = true;

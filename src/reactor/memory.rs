@@ -1,6 +1,6 @@
 //! The memory of each object between its events. It may vanish at any moment; the object in the cluster is the truth.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -15,20 +15,32 @@ use super::throttle::Throttle;
 #[derive(Debug, Default)]
 pub struct Memories {
     table: Mutex<Table>,
+    declared: Mutex<Declared>,
+}
+
+/// The handlers of resumptions of the kind, over the revisions of the operator.
+#[derive(Debug, Default)]
+struct Declared {
+    /// The current revision.
+    revision: u32,
+    /// The revision since which each handler is declared, by id; 0 for those that were declared when the kind was first served.
+    resumptions: BTreeMap<String, u32>,
+    /// Whether a revision was recorded.
+    is_complete: bool,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     entries: HashMap<Box<str>, Entry>,
-    operator_memos: OperatorMemos,
+    origins: Origins,
 }
 
 /// The memory of one object. Most objects need only the flags and the number.
 #[derive(Debug)]
 struct Entry {
     flags: cause::Memory,
-    /// The number of the operator's memo at the first event of the object.
-    operator_memo: u32,
+    /// The number of the state of the operator at the first event of the object.
+    origin: u32,
     retry_state: Option<Box<RetryState>>,
 }
 
@@ -62,17 +74,34 @@ impl Memories {
     /// Records an event of an object, and returns what is remembered of the object. Only the first event decides whether the object was
     /// first seen in a list, and what the operator's memo was then.
     pub fn notice(&self, uid: &str, by_listing: bool, operator_memo: impl FnOnce() -> Arc<OperatorMemo>) -> Noticed {
-        let Table { entries, operator_memos } = &mut *self.table.lock();
+        let Table { entries, origins } = &mut *self.table.lock();
         let (flags, number) = match entries.get(uid) {
-            Some(entry) => (entry.flags, entry.operator_memo),
+            Some(entry) => (entry.flags, entry.origin),
             None => {
                 let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
-                let number = operator_memos.take(operator_memo());
-                entries.insert(uid.into(), Entry { flags, operator_memo: number, retry_state: None });
+                let number = origins.take(operator_memo(), self.declared.lock().revision);
+                entries.insert(uid.into(), Entry { flags, origin: number, retry_state: None });
                 (flags, number)
             }
         };
-        Noticed { flags, operator_memo: operator_memos.get(number) }
+        Noticed { flags, operator_memo: Arc::clone(&origins.get(number).operator_memo) }
+    }
+
+    /// Records the ids of the handlers of resumptions in a revision.
+    pub fn declare<'a>(&self, revision: u32, resumptions: impl Iterator<Item = &'a str>) {
+        let mut declared = self.declared.lock();
+        let since = if std::mem::replace(&mut declared.is_complete, true) { revision } else { 0 };
+        let known = std::mem::take(&mut declared.resumptions);
+        declared.resumptions = resumptions.map(|id| (id.to_owned(), known.get(id).copied().unwrap_or(since))).collect();
+        declared.revision = revision;
+    }
+
+    /// Returns the ids of handlers of resumptions that were added after an object was first seen: they are not for it.
+    pub fn late_resumptions(&self, uid: &str) -> BTreeSet<String> {
+        let seen_in = self.table.lock().revision(uid);
+        let declared = self.declared.lock();
+        let seen_in = seen_in.unwrap_or(declared.revision);
+        declared.resumptions.iter().filter(|(_, since)| **since > seen_in).map(|(id, _)| id.clone()).collect()
     }
 
     /// Tells whether an object was noticed, and is not forgotten.
@@ -105,9 +134,9 @@ impl Memories {
 
     /// Forgets a deleted object; if it is created again, it is a new one.
     pub fn forget(&self, uid: &str) {
-        let Table { entries, operator_memos } = &mut *self.table.lock();
+        let Table { entries, origins } = &mut *self.table.lock();
         if let Some(entry) = entries.remove(uid) {
-            operator_memos.give_back(entry.operator_memo);
+            origins.give_back(entry.origin);
         }
     }
 
@@ -122,46 +151,57 @@ impl Memories {
     }
 }
 
-/// The operator's memos at the first events of objects, by number. Each is kept as long as one of its objects is remembered.
+impl Table {
+    /// Returns the revision of the operator at the first event of an object.
+    fn revision(&self, uid: &str) -> Option<u32> {
+        self.entries.get(uid).map(|entry| self.origins.get(entry.origin).revision)
+    }
+}
+
+/// The states of the operator at the first events of objects, by number. Each is kept as long as one of its objects is remembered.
 #[derive(Debug, Default)]
-struct OperatorMemos {
-    slots: Vec<Slot>,
+struct Origins {
+    slots: Vec<Origin>,
     free: Vec<u32>,
-    /// The number given last. Many objects are first seen in one state of the operator's memo.
+    /// The number given last. Many objects are first seen in one state of the operator.
     last: u32,
 }
 
+/// The state of the operator at the first events of some objects.
 #[derive(Debug, Default)]
-struct Slot {
-    memo: Arc<OperatorMemo>,
+struct Origin {
+    operator_memo: Arc<OperatorMemo>,
+    revision: u32,
+    /// The number of the objects.
     objects: u32,
 }
 
-impl OperatorMemos {
-    /// Returns the number of a memo for a further object.
-    fn take(&mut self, memo: Arc<OperatorMemo>) -> u32 {
-        let is_last = self.slots.get(self.last as usize).is_some_and(|slot| slot.objects > 0 && Arc::ptr_eq(&slot.memo, &memo));
+impl Origins {
+    /// Returns the number of a state for a further object.
+    fn take(&mut self, operator_memo: Arc<OperatorMemo>, revision: u32) -> u32 {
+        let is_same = |slot: &Origin| slot.objects > 0 && slot.revision == revision && Arc::ptr_eq(&slot.operator_memo, &operator_memo);
+        let is_last = self.slots.get(self.last as usize).is_some_and(is_same);
         if !is_last {
             self.last = self.free.pop().unwrap_or_else(|| {
-                self.slots.push(Slot::default());
+                self.slots.push(Origin::default());
                 u32::try_from(self.slots.len() - 1).expect("there are fewer objects")
             });
-            self.slots[self.last as usize].memo = memo;
+            self.slots[self.last as usize] = Origin { operator_memo, revision, objects: 0 };
         }
         self.slots[self.last as usize].objects += 1;
         self.last
     }
 
-    fn get(&self, number: u32) -> Arc<OperatorMemo> {
-        Arc::clone(&self.slots[number as usize].memo)
+    fn get(&self, number: u32) -> &Origin {
+        &self.slots[number as usize]
     }
 
-    /// Records that an object does not need its memo any more.
+    /// Records that an object is forgotten.
     fn give_back(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         slot.objects -= 1;
         if slot.objects == 0 {
-            slot.memo = Arc::default();
+            slot.operator_memo = Arc::default();
             self.free.push(number);
         }
     }
@@ -227,7 +267,7 @@ mod tests {
         memories.forget("b");
         memories.forget("c");
         assert_eq!([first, second, third].map(|memo| Arc::strong_count(&memo)), [1, 1, 1]);
-        assert_eq!(memories.table.lock().operator_memos.slots.len(), 2, "slots are used again");
+        assert_eq!(memories.table.lock().origins.slots.len(), 2, "slots are used again");
     }
 
     #[test]

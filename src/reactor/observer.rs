@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Sink, Watcher};
-use crate::handling::{Handler, Lifecycle, On, Policy};
+use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
 use crate::object::Resource;
@@ -21,11 +21,13 @@ use crate::persistence::Storages;
 use crate::telemetry::OperatorMetrics;
 
 use super::activity::ActivityMonitor;
-use super::cycle::Served;
 use super::kind::{Kind, KindSink};
+use super::leaving::Leaving;
+use super::memory::Memories;
 use super::observation::{Insights, Purposes};
 use super::observed::{ObservationSink, Observed, QUEUE_CAPACITY, Subject, backbone};
 use super::precedence::{Precedence, Yielded};
+use super::revision::{KindRevisions, Revision, Revisions};
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
@@ -92,7 +94,13 @@ pub struct Declared {
 /// Runs the watches of one operator.
 pub struct Observer<W: Effects> {
     declared: Declared,
+    /// The effects of the first revision: what is used here is the same for all of them.
     world: Arc<W>,
+    revisions: Arc<Revisions<W>>,
+    /// Requests that the watches pass their known objects on once more, by counting.
+    revisits: watch::Sender<u64>,
+    replacements: mpsc::Receiver<Replacement>,
+    replacer: mpsc::Sender<Replacement>,
     client: Client,
     kinds: Arc<ResourceResolver>,
     purposes: Purposes,
@@ -103,10 +111,14 @@ pub struct Observer<W: Effects> {
     yielded: BTreeSet<Yielded>,
     warnings: BTreeSet<String>,
     namespaces: BTreeSet<String>,
+    /// The same for others.
+    published_namespaces: watch::Sender<BTreeSet<String>>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
     watches: BTreeMap<WatchKey, Watch>,
     /// The ended watches of kinds that are served anew, by their successors.
     predecessors: BTreeMap<WatchKey, Predecessor>,
+    /// The kinds that are not declared any more, and whose calls have not ended.
+    retired: BTreeMap<Arc<Resource>, Stop>,
     tasks: Tasks<()>,
     scheduled_scans: BTreeMap<Instant, BTreeSet<Option<String>>>,
     /// Cancels the workers of all kinds if the observer is dropped before its end.
@@ -115,6 +127,61 @@ pub struct Observer<W: Effects> {
     reported_scans: usize,
     /// Nothing is handled before it is known which kinds are indexed.
     starting: Option<Blocker>,
+}
+
+/// A request to follow a revision that has taken effect.
+struct Replacement {
+    earlier: Precedence,
+    filled: Vec<Filled>,
+    /// Answered when the watches have been started and stopped.
+    done: oneshot::Sender<()>,
+}
+
+/// A kind in a namespace, or in all, whose objects were listed for indexes before its watch begins.
+#[derive(Debug)]
+pub struct Filled {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The namespace; `None` stands for all.
+    pub namespace: Option<String>,
+    /// The listed objects: the first list of the watch reports those that have vanished meanwhile.
+    pub known: KnownObjects,
+}
+
+/// Lets other revisions of an operator take effect.
+pub struct Reviser<W> {
+    revisions: Arc<Revisions<W>>,
+    replacer: mpsc::Sender<Replacement>,
+    namespaces: watch::Receiver<BTreeSet<String>>,
+    scope: Scope,
+}
+
+impl<W> Reviser<W> {
+    /// Returns the newest revision.
+    pub fn newest(&self) -> Arc<Revision<W>> {
+        self.revisions.newest()
+    }
+
+    /// Returns the namespaces in which objects of a kind are watched; `None` stands for all.
+    pub fn namespaces_of(&self, resource: &Resource) -> Vec<Option<String>> {
+        match &self.scope {
+            Scope::Namespaces(_) if resource.namespaced => self.namespaces.borrow().iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        }
+    }
+
+    /// Lets a revision take effect: for all events that are taken up from now on, and then for the watches. Known objects of the kinds that
+    /// stay are handled once more.
+    ///
+    /// `earlier` has the operators of the process that come before this one.
+    pub async fn replace(&self, revision: Revision<W>, earlier: Precedence, filled: Vec<Filled>) {
+        self.revisions.replace(revision);
+        let (done, is_done) = oneshot::channel();
+        // An observer that has ended has no watches.
+        if self.replacer.send(Replacement { earlier, filled, done }).await.is_ok() {
+            let _ = is_done.await;
+        }
+    }
 }
 
 /// A kind in one namespace, or in all.
@@ -150,9 +217,24 @@ impl<W: Effects + 'static> Observer<W> {
     pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
         let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
         let starting = world.readiness().map(Readiness::block);
+        let revisions = Arc::new(Revisions::new(Revision {
+            number: 0,
+            world: Arc::clone(&world),
+            handlers: declared.handlers.clone(),
+            storages: Arc::clone(&declared.storages),
+            lifecycle: declared.lifecycle,
+            default_backoff: declared.default_backoff,
+            sub_defaults: declared.sub_defaults.clone(),
+            settings: Arc::clone(&declared.settings),
+        }));
+        let (replacer, replacements) = mpsc::channel(1);
         Self {
             declared,
             world,
+            revisions,
+            revisits: watch::Sender::new(0),
+            replacements,
+            replacer,
             client,
             kinds,
             purposes,
@@ -161,15 +243,23 @@ impl<W: Effects + 'static> Observer<W> {
             yielded: BTreeSet::new(),
             warnings: BTreeSet::new(),
             namespaces: BTreeSet::new(),
+            published_namespaces: watch::Sender::default(),
             served: BTreeMap::new(),
             watches: BTreeMap::new(),
             predecessors: BTreeMap::new(),
+            retired: BTreeMap::new(),
             tasks: Tasks::default(),
             scheduled_scans: BTreeMap::new(),
             worker_stop: Stop::new(),
             reported_scans: 0,
             starting,
         }
+    }
+
+    /// Returns the handle that lets other revisions take effect.
+    pub fn reviser(&self) -> Reviser<W> {
+        let (namespaces, scope) = (self.published_namespaces.subscribe(), self.declared.scope.clone());
+        Reviser { revisions: Arc::clone(&self.revisions), replacer: self.replacer.clone(), namespaces, scope }
     }
 
     /// Serves the operator until the stop is requested, then lets the workers finish.
@@ -224,6 +314,14 @@ impl<W: Effects + 'static> Observer<W> {
                         self.note(observed);
                     }
                 }
+                Some(replacement) = self.replacements.recv() => {
+                    self.follow(replacement.earlier).await;
+                    self.take_over(replacement.filled);
+                    self.reconcile(stop);
+                    self.revisits.send_modify(|requests| *requests += 1);
+                    // The waiting one may be gone.
+                    let _ = replacement.done.send(());
+                }
                 Some(ended) = self.tasks.next_ended(), if !self.tasks.is_empty() => tasks::report_task_end(&ended),
                 () = until(next_scan) => self.scan().await,
             }
@@ -231,6 +329,45 @@ impl<W: Effects + 'static> Observer<W> {
             if let Some(monitor) = &self.declared.monitor {
                 self.reported_scans = monitor.pending_scans(self.reported_scans, self.scheduled_scans.len());
             }
+        }
+    }
+
+    /// Takes over the newest revision. If it names other kinds, those of the cluster are scanned again.
+    async fn follow(&mut self, earlier: Precedence) {
+        let revision = self.revisions.newest();
+        self.declared.earlier = earlier;
+        self.declared.storages = Arc::clone(&revision.storages);
+        self.purposes = Purposes::of_handlers(revision.handlers.iter().map(AsRef::as_ref));
+        let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
+        match discovery::scan(&self.client, groups.as_ref()).await {
+            Ok(scan) => {
+                self.kinds.learn(&scan, groups.as_ref());
+                self.found = Insights::default();
+                self.revise(None, scan);
+            }
+            Err(error) => {
+                warn!(target: "kopfd::reactor", error = error.chain(), "Cannot look at the kinds of the cluster. Will look again.");
+                self.scheduled_scans.entry(Instant::now() + RESCAN_DELAY).or_default().insert(None);
+            }
+        }
+    }
+
+    /// Passes the objects that were listed for indexes on to the watches that begin.
+    fn take_over(&mut self, filled: Vec<Filled>) {
+        for Filled { resource, namespace, known } in filled {
+            let key = (resource, namespace);
+            if self.watches.contains_key(&key) {
+                continue;
+            }
+            let (sender, receiver) = oneshot::channel();
+            // The receiver is here.
+            let _ = sender.send(known);
+            let finished = self.retired.get(&key.0).cloned().unwrap_or_else(|| {
+                let finished = Stop::new();
+                finished.request("it has no earlier workers");
+                finished
+            });
+            self.predecessors.insert(key, Predecessor { known: receiver, finished });
         }
     }
 
@@ -351,7 +488,7 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), resource, None) {
             Ok(mut watcher) => {
                 let stop = stop.child();
-                self.tasks.spawn(name.clone(), async move { watch(name, &mut watcher, &mut sink, &stop).await });
+                self.tasks.spawn(name.clone(), async move { keep_watching(name, &mut watcher, &mut sink, &stop).await });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot observe the cluster."),
         }
@@ -360,6 +497,9 @@ impl<W: Effects + 'static> Observer<W> {
     /// Starts missing watches, and stops the watches of vanished kinds and namespaces.
     fn reconcile(&mut self, stop: &Stop) {
         self.renew_kinds();
+        if *self.published_namespaces.borrow() != self.namespaces {
+            self.published_namespaces.send_replace(self.namespaces.clone());
+        }
         let wanted = self.wanted();
         let gone: Vec<_> = self.watches.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
@@ -378,7 +518,7 @@ impl<W: Effects + 'static> Observer<W> {
         }
         // The objects of a watch without a successor are forgotten.
         self.predecessors.clear();
-        self.let_go();
+        self.let_go(stop);
     }
 
     /// Restarts a kind whose properties have changed; the memories of its objects are kept.
@@ -396,7 +536,7 @@ impl<W: Effects + 'static> Observer<W> {
                 let memories = Arc::clone(&kind.memories);
                 let exit_timeout = self.declared.exit_timeout;
                 self.tasks.spawn(format!("end of {resource}"), async move { kind.finish(exit_timeout).await });
-                self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource).with_memories(memories)));
+                self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource, memories)));
             }
         }
     }
@@ -407,20 +547,16 @@ impl<W: Effects + 'static> Observer<W> {
         watch.stop.request(REASON_CHANGED);
         let (memories, finished) = (Arc::clone(&kind.memories), kind.finished().clone());
         if !self.served.contains_key(&successor.0) {
-            let kind = self.new_kind(&successor.0).with_memories(memories);
+            let kind = self.new_kind(&successor.0, memories);
             self.served.insert(Arc::clone(&successor.0), Arc::new(kind));
         }
         self.predecessors.insert(successor, Predecessor { known: watch.known, finished });
     }
 
-    fn new_kind(&self, resource: &Arc<Resource>) -> Kind<W> {
+    fn new_kind(&self, resource: &Arc<Resource>, memories: Arc<Memories>) -> Kind<W> {
         let declared = &self.declared;
-        let handlers = without_clashes(&declared.handlers, resource);
-        let served =
-            Served::new(Arc::clone(resource), &handlers, Arc::clone(&declared.storages), declared.lifecycle, declared.default_backoff)
-                .with_sub_defaults(declared.sub_defaults.clone());
-        let (world, settings) = (Arc::clone(&self.world), Arc::clone(&declared.settings));
-        Kind::new(world, Arc::new(served), settings, declared.worker_limit, Arc::clone(&declared.name))
+        let revisions = KindRevisions::following(Arc::clone(&self.revisions), Arc::clone(resource), memories);
+        Kind::following(Arc::clone(resource), revisions, declared.worker_limit, Arc::clone(&declared.name))
             .with_monitor(declared.monitor.clone())
             .with_health(declared.health.clone())
             .measured(declared.metrics.kind(&resource.to_string()))
@@ -447,7 +583,7 @@ impl<W: Effects + 'static> Observer<W> {
     fn start_watch(&mut self, key: WatchKey, stop: &Stop) {
         let (resource, namespace) = &key;
         if !self.served.contains_key(resource) {
-            self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource)));
+            self.served.insert(Arc::clone(resource), Arc::new(self.new_kind(resource, Arc::default())));
         }
         let kind = Arc::clone(&self.served[resource]);
         let scope = namespace.as_ref().map_or_else(|| "all namespaces".to_owned(), |namespace| format!("namespace {namespace}"));
@@ -455,13 +591,16 @@ impl<W: Effects + 'static> Observer<W> {
         let title = format!("{resource} in {scope}");
         let name = format!("watch of {title}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
-            Ok(mut watcher) => {
+            Ok(watcher) => {
+                let mut watcher = watcher.with_revisits(self.revisits.subscribe());
                 let stop = stop.child();
-                let predecessor = self.predecessors.remove(&key);
+                let retired =
+                    self.retired.get(&key.0).map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });
+                let predecessor = self.predecessors.remove(&key).or(retired);
                 let (successor, known) = oneshot::channel();
                 self.watches.insert(key, Watch { stop: stop.clone(), known });
                 // Created here, so that the indexes are not ready before the first list.
-                let mut sink = KindSink::titled(Arc::clone(&kind), &title);
+                let mut sink = KindSink::titled(Arc::clone(&kind), &title).with_revisits(self.revisits.subscribe());
                 self.tasks.spawn(name.clone(), async move {
                     if let Some(Predecessor { known, finished }) = predecessor {
                         if let Ok(known) = known.await {
@@ -472,13 +611,13 @@ impl<W: Effects + 'static> Observer<W> {
                             () = finished.requested() => {}
                         }
                     }
-                    watch(name, &mut watcher, &mut sink, &stop).await;
+                    keep_watching(name, &mut watcher, &mut sink, &stop).await;
                     let unneeded = match stop.reason() {
                         Some(REASON_GONE) => Some(watcher.into_known()),
                         Some(REASON_CHANGED) => successor.send(watcher.into_known()).err(),
                         _ => None,
                     };
-                    unneeded.iter().flat_map(|known| known.uids(&kind.served.resource)).for_each(|uid| kind.leave(&uid));
+                    unneeded.iter().flat_map(|known| known.uids(&kind.resource)).for_each(|uid| kind.leave(&uid));
                 });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot watch."),
@@ -486,15 +625,35 @@ impl<W: Effects + 'static> Observer<W> {
     }
 
     /// Drops kinds that are no longer watched.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, stop: &Stop) {
         let is_watched = |resource: &Arc<Resource>| self.watches.keys().any(|(watched, _)| watched == resource);
         let gone: Vec<_> = self.served.keys().filter(|resource| !is_watched(resource)).cloned().collect();
         for resource in gone {
-            if let Some(kind) = self.served.remove(&resource) {
-                let exit_timeout = self.declared.exit_timeout;
+            let Some(kind) = self.served.remove(&resource) else { continue };
+            let exit_timeout = self.declared.exit_timeout;
+            let is_declared = self.revisions.newest().handlers.iter().any(|handler| handler.concerns(&resource));
+            if is_declared {
                 self.tasks.spawn(format!("end of {resource}"), async move { kind.finish(exit_timeout).await });
+                continue;
             }
+            self.retired.insert(Arc::clone(&resource), kind.finished().clone());
+            let leaving = self.leaving(&resource);
+            let stop = stop.child();
+            self.tasks.spawn(format!("end of {resource}"), async move {
+                kind.retire(&stop, exit_timeout).await;
+                leaving.report(&stop).await;
+            });
         }
+        self.retired.retain(|_, finished| !finished.is_requested());
+    }
+
+    fn leaving(&self, resource: &Arc<Resource>) -> Leaving {
+        let namespaces = match &self.declared.scope {
+            Scope::Namespaces(_) if resource.namespaced => self.namespaces.iter().cloned().map(Some).collect(),
+            _ => vec![None],
+        };
+        let (operator, client, storages) = (Arc::clone(&self.declared.name), self.client.clone(), Arc::clone(&self.declared.storages));
+        Leaving { operator, client, resource: Arc::clone(resource), namespaces, storages }
     }
 
     async fn finish(mut self) {
@@ -506,30 +665,8 @@ impl<W: Effects + 'static> Observer<W> {
     }
 }
 
-/// Two functions with one id would share one progress record. Within a block of the manifest that is a load error; here, two blocks select
-/// the same kind.
-fn without_clashes(handlers: &[Arc<Handler>], resource: &Resource) -> Vec<Arc<Handler>> {
-    let mut kept: Vec<Arc<Handler>> = Vec::new();
-    for handler in handlers.iter().filter(|handler| handler.concerns(resource)) {
-        // Indexes have no records on objects, and ids of their own.
-        let is_clash = |earlier: &Handler| {
-            let is_same_group = (earlier.on == On::Index) == (handler.on == On::Index);
-            is_same_group && earlier.id == handler.id && earlier.function != handler.function
-        };
-        match kept.iter().find(|earlier| is_clash(earlier)) {
-            None => kept.push(Arc::clone(handler)),
-            Some(earlier) => error!(
-                target: "kopfd::reactor",
-                "Handler '{}' of {} is not run for {resource}: {} has the same id. Give one of them another id.",
-                handler.id, handler.function, earlier.function
-            ),
-        }
-    }
-    kept
-}
-
 /// Watches until the stop is requested. After a panic it restarts: without its watch a kind would get no more events.
-async fn watch(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
+async fn keep_watching(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
     let mut pauses = Backoff::new(RESTART_DELAYS);
     while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
         tasks::report_panic(&name, &tasks::panic_text(&*panic));
@@ -554,19 +691,5 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_functions_with_one_id_the_first_one_is_run() {
-        let resource = Resource::default();
-        let handler = |function: &str, on| Arc::new(Handler { function: function.to_owned(), ..Handler::simple("same", on) });
-        let handlers = [handler("a", On::Create), handler("a", On::Update), handler("b", On::Update)];
-        let kept = without_clashes(&handlers, &resource);
-        assert_eq!(kept.iter().map(|handler| handler.function.as_str()).collect::<Vec<_>>(), ["a", "a"]);
     }
 }

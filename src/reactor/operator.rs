@@ -20,8 +20,9 @@ use super::activity::ActivityMonitor;
 use super::built_in_credentials::BuiltInCredentials;
 use super::change_log::ChangeLog;
 use super::live_effects::{HostScripts, LiveEffects};
-use super::observer::{Declared, Observer, Scope};
+use super::observer::{Declared, Observer, Reviser, Scope};
 use super::precedence::Precedence;
+use super::reload::{self, Loaded, Preparation, Prepared, ReloadError, Reloaded, Reloads, Revising};
 use super::script_api::ScriptApi;
 use super::worker::WorkerSettings;
 use crate::engines::activities::login::{ActivityLogin, Server};
@@ -33,7 +34,7 @@ use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
-use crate::engines::posting::{self, LogPoster, Queue};
+use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
 use crate::telemetry::metrics::IndexMetrics;
@@ -77,6 +78,11 @@ impl ExitTimeouts {
     /// Sets the time of an operator; `None` means no limit.
     pub fn set(&self, operator: &str, timeout: Option<Duration>) {
         self.0.lock().insert(operator.to_owned(), timeout);
+    }
+
+    /// Returns the time of an operator; `None` means no limit.
+    pub fn of(&self, operator: &str) -> Option<Duration> {
+        self.0.lock().get(operator).copied().flatten()
     }
 
     /// Returns the longest time; `None` if an operator has no limit.
@@ -141,12 +147,13 @@ pub enum ServeError {
     Cleanup(ActivityError),
 }
 
-/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last.
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. Requests to
+/// reload it are answered once it watches.
 ///
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Stop) -> Result<(), ServeError> {
+pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
     let settings = operator.settings.clone();
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
@@ -162,12 +169,13 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, stop: Sto
     if let Some(log) = &started.log {
         log.set_prefix(settings.persistence.storages.prefix());
     }
-    let limit = settings.process.ultimate_exiting_timeout;
+    let exit_timeouts = shared.exit_timeouts.clone();
+    let name = operator.name.clone();
     let probes = shared.endpoints.register(&operator.name, Probes::new(Arc::clone(&activities), stop.clone()));
     let mut posting = PostingTask::default();
-    let served = run(operator, started, settings, shared, stop, &mut posting).await;
+    let served = Box::pin(run(operator, started, settings, shared, (reloads, stop), &mut posting)).await;
     drop(probes);
-    let cleaned = activities.clean_up(limit).await.map_err(ServeError::Cleanup);
+    let cleaned = activities.clean_up(exit_timeouts.of(&name)).await.map_err(ServeError::Cleanup);
     // Cleanup functions may post Events, too.
     posting.end().await;
     served.and(cleaned)
@@ -195,6 +203,7 @@ struct Started {
     activities: Arc<Activities>,
     events: EventStream,
     log: Option<Arc<ChangeLog>>,
+    poster: Poster,
     posted: Queue,
 }
 
@@ -218,7 +227,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
-    let revision = program.revision(&operator.text);
+    let revision = operator.revision(&program);
     let options = host::Options {
         threads: shared.script_threads,
         fibers: shared.fibers.clone(),
@@ -236,13 +245,13 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         monitor.indexes_installed(name, installed.indexes());
     }
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
-    let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster)));
+    let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster.clone())));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { scripts, client, kinds, activities, events, log, posted })
+    Ok(Started { scripts, client, kinds, activities, events, log, poster, posted })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -262,14 +271,16 @@ async fn run(
     started: Started,
     settings: Settings,
     shared: Shared,
-    stop: Stop,
+    (mut reloads, stop): (Reloads, Stop),
     posting: &mut PostingTask,
 ) -> Result<(), ServeError> {
     let metrics = shared.endpoints.metrics.operator(&operator.name);
-    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &settings, &metrics);
+    let program = Arc::clone(started.scripts.installed.program());
+    let loaded = Loaded::first(&operator, &program, &settings);
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &metrics);
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, defaults, schedules, .. } = operator;
-    let Started { scripts, client, kinds, activities, events, posted, .. } = started;
+    let Started { scripts, client, kinds, activities, events, log, poster, posted } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -279,7 +290,9 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
-    let health = shared.endpoints.health;
+    let Shared { endpoints, exit_timeouts, .. } = &shared;
+    let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
+    let health = endpoints.health.clone();
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
@@ -300,29 +313,121 @@ async fn run(
     let declared = Declared {
         earlier,
         sub_defaults: defaults,
-        monitor: shared.monitor,
+        monitor: shared.monitor.clone(),
         health,
-        metrics,
+        metrics: metrics.clone(),
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]
     let schedules = super::defects::spoiled_schedules(schedules);
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
     let observer = Observer::new(declared, effects, client.clone(), kinds);
-    let schedules = Schedules::start(schedules, &schedule_context, &own_stop);
-    let mut observed = std::pin::pin!(observer.run(own_stop.clone()));
-    let served = tokio::select! {
-        ended = &mut observed => ended.map_err(ServeError::Discovery),
-        failure = client.login_failed(), if activities.has(Moment::Login) => {
-            own_stop.request("the login has failed");
-            // The error of the discovery would only repeat that of the login.
-            let _ = observed.await;
-            if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
+    let mut running = RunningOperator {
+        loaded,
+        reviser: observer.reviser(),
+        client: client.clone(),
+        activities: Arc::clone(&activities),
+        schedules: Schedules::start(schedules, &schedule_context, &own_stop),
+        schedule_context,
+        poster,
+        log,
+        metrics,
+        process_metrics: endpoints.metrics,
+        monitor: shared.monitor,
+        exit_timeouts,
+        stop: own_stop.clone(),
+    };
+    let served = {
+        let mut observed = std::pin::pin!(observer.run(own_stop.clone()));
+        tokio::select! {
+            ended = &mut observed => ended.map_err(ServeError::Discovery),
+            failure = client.login_failed(), if activities.has(Moment::Login) => {
+                own_stop.request("the login has failed");
+                // The error of the discovery would only repeat that of the login.
+                let _ = observed.await;
+                if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
+            }
+            () = reloads.answer(&mut running) => Ok(()),
         }
     };
     own_stop.request("the operator ends");
-    schedules.finish().await;
+    running.schedules.finish().await;
     served
+}
+
+/// An operator that watches, and can be reloaded.
+struct RunningOperator {
+    loaded: Loaded,
+    reviser: Reviser<LiveEffects>,
+    client: Client,
+    activities: Arc<Activities>,
+    schedules: Schedules,
+    schedule_context: ScheduleContext,
+    poster: Poster,
+    log: Option<Arc<ChangeLog>>,
+    metrics: OperatorMetrics,
+    process_metrics: Metrics,
+    monitor: Option<Arc<ActivityMonitor>>,
+    exit_timeouts: ExitTimeouts,
+    stop: Stop,
+}
+
+impl Revising for RunningOperator {
+    async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+        self.replace(operator, earlier).await.inspect_err(|_| self.metrics.load_failed())
+    }
+}
+
+impl RunningOperator {
+    async fn replace(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+        let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
+        let revision = operator.revision(&program);
+        if revision == self.loaded.revision {
+            self.metrics.loaded(&revision, self.schedule_context.clock.now());
+            return Ok(Reloaded::Unchanged);
+        }
+        let preparation = Preparation { reviser: &self.reviser, client: &self.client, metrics: &self.metrics, stop: &self.stop };
+        let prepared = preparation.prepare(&operator, program, &mut self.loaded).await?;
+        let before = std::mem::replace(&mut self.loaded.revision, revision.clone());
+        self.take_effect(&operator, prepared, earlier).await;
+        reload::report(&operator.name, &before, &revision, &self.metrics, &self.schedule_context.clock);
+        Ok(Reloaded::Changed(revision))
+    }
+
+    /// Lets everything follow a revision: first the tasks of objects, then all events, and then what belongs to the operator itself.
+    async fn take_effect(&mut self, operator: &Operator, prepared: Prepared, earlier: Precedence) {
+        let Prepared { revision, program, settings, filled } = prepared;
+        let world = Arc::clone(&revision.world);
+        let options = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &self.metrics);
+        if let Some(background) = world.background() {
+            background.revise(revision.number, Arc::downgrade(&world), options);
+        }
+        self.configure(operator, &settings);
+        let indexes = world.scripts().installed.indexes();
+        measure_indexes(&self.process_metrics, &self.metrics, indexes);
+        if let Some(monitor) = &self.monitor {
+            monitor.indexes_installed(&operator.name, indexes);
+        }
+        let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
+        reload::warn_of_login(operator, self.activities.has(Moment::Login));
+        self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
+        self.reviser.replace(revision, earlier, filled).await;
+        self.schedule_context.scripts = scripts;
+        self.schedule_context.settings = self.activities.settings();
+        self.schedule_context.default_backoff = settings.execution.default_backoff;
+        self.schedule_context.error_delays = settings.queueing.error_delays.clone().into();
+        self.schedules.revise(operator.schedules.clone(), &self.schedule_context);
+    }
+
+    fn configure(&mut self, operator: &Operator, settings: &Settings) {
+        self.loaded.warn_of_fixed_settings(&operator.name, settings);
+        self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
+        self.client.configure(connection(settings));
+        self.poster.configure(settings.posting.clone());
+        if let Some(log) = &self.log {
+            log.set_prefix(settings.persistence.storages.prefix());
+        }
+    }
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
@@ -345,11 +450,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         health: Health::default(),
         metrics: OperatorMetrics::default(),
         earlier: Precedence::default(),
-        settings: Arc::new(WorkerSettings {
-            consistency_timeout: persistence.consistency_timeout,
-            idle_timeout: queueing.idle_timeout,
-            error_delays: queueing.error_delays.clone(),
-        }),
+        settings: Arc::new(WorkerSettings::of(settings)),
         worker_limit: queueing.worker_limit,
         exit_timeout: queueing.exit_timeout,
         is_scanning_disabled: scanning.disabled,

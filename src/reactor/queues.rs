@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::mailbox::{Event, Mailbox};
+use crate::object::EventKind;
 use crate::telemetry::KindMetrics;
 
 /// The mailboxes of the objects with workers.
@@ -44,6 +45,10 @@ impl Queues {
     pub fn put(&self, uid: &str, event: Event) -> Queued {
         let mut mailboxes = self.mailboxes.lock();
         if let Some(mailbox) = mailboxes.get(uid) {
+            // A queued event will be processed by the new revision anyway, and must not be replaced by an older state.
+            if event.event_kind == EventKind::Revisited && !mailbox.is_empty() {
+                return Queued::Waiting;
+            }
             if !mailbox.put(event) {
                 tracing::debug!(uid, "An intermediate state of the object is skipped, since too many of its events wait.");
             }
@@ -77,6 +82,12 @@ impl Queues {
         if mailboxes.get(uid).is_some_and(|found| Arc::ptr_eq(found, mailbox)) {
             remove(&mut mailboxes, uid);
         }
+    }
+
+    /// Drops all queued events, and closes all queues.
+    pub fn discard(&self) {
+        self.mailboxes.lock().values().for_each(|mailbox| mailbox.discard());
+        self.close();
     }
 
     /// Closes all queues.
@@ -123,7 +134,6 @@ fn remove(mailboxes: &mut HashMap<Arc<str>, Arc<Mailbox>>, uid: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::EventKind;
 
     #[test]
     fn a_mailbox_is_given_back_by_its_own_worker_only() {
@@ -134,6 +144,19 @@ mod tests {
         let Queued::First(..) = put() else { panic!("after the end of its worker, the object gets another one") };
         queues.give_back("a", &first);
         assert!(queues.has("a"));
+    }
+
+    #[test]
+    fn a_revisited_object_with_a_queued_event_needs_no_further_one() {
+        let queues = Queues::new(None);
+        let put = |event_kind| queues.put("a", Event::new(event_kind, "{}"));
+        let Queued::First(_, mailbox) = put(EventKind::Modified) else { panic!("the first event needs a worker") };
+        let queued = || std::iter::from_fn(|| futures::FutureExt::now_or_never(mailbox.take(std::time::Duration::ZERO)).flatten()).count();
+        put(EventKind::Revisited);
+        assert_eq!(queued(), 1);
+        put(EventKind::Revisited);
+        put(EventKind::Revisited);
+        assert_eq!(queued(), 1);
     }
 
     #[tokio::test(start_paused = true)]

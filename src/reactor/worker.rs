@@ -16,10 +16,12 @@ use crate::kit::{Stop, tasks};
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
 use crate::script::{Object, ObjectMemo};
 
-use super::cycle::{self, Cycle, Served};
+use super::cycle::{self, Cycle};
 use super::echo::Echo;
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Noticed, RetryState};
+use super::revision::{KindRevisions, Serving};
+pub use super::worker_settings::WorkerSettings;
 use crate::engines::effects::{Effects, IndexEvent};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
@@ -33,31 +35,12 @@ const CANCELLED: &str = "a call was cancelled, though the operator does not stop
 /// Parses an object; a function pointer, so that tests can make it fail.
 pub type Read = fn(&str, &Resource) -> Result<Body, serde_json::Error>;
 
-/// The operator's settings of workers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WorkerSettings {
-    /// The time limit of the wait for the event of an own patch.
-    pub consistency_timeout: Duration,
-    /// The time without events after which a worker ends that waits for the event of its own patch.
-    pub idle_timeout: Duration,
-    /// The pauses of an object after the first, second, … error in a row.
-    pub error_delays: Vec<Duration>,
-}
-
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
-        let timeout = Duration::from_secs(5);
-        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays: fibonacci.map(Duration::from_secs).to_vec() }
-    }
-}
-
 /// The worker of one object.
 pub struct Worker<W: Effects> {
-    /// Its effects.
-    pub world: Arc<W>,
-    /// The kind.
-    pub served: Arc<Served>,
+    /// The revisions of the operator.
+    pub revisions: Arc<KindRevisions<W>>,
+    /// The revision of the event that is being processed.
+    pub serving: Arc<Serving<W>>,
     /// The memories of the kind's objects.
     pub memories: Arc<Memories>,
     /// The queue of the object's events.
@@ -66,8 +49,6 @@ pub struct Worker<W: Effects> {
     pub uid: Arc<str>,
     /// The key of the object's memo.
     pub memo_key: Arc<str>,
-    /// Its settings.
-    pub settings: Arc<WorkerSettings>,
     /// Ends running calls.
     pub stop: Stop,
     /// The span of its log lines.
@@ -122,10 +103,25 @@ impl<W: Effects> Worker<W> {
         while !self.stop.is_requested()
             && let Some(event) = self.mailbox.take(self.idle_time_left()).await
         {
+            if !self.follow_revision() {
+                event.unblock();
+                continue;
+            }
             self.attempt.event = Some(event.clone());
             self.take_up(event).await;
             self.attempt = Attempt::default();
         }
+    }
+
+    /// Switches to the newest revision of the operator. Returns whether it still declares the kind.
+    fn follow_revision(&mut self) -> bool {
+        let Some(newest) = self.revisions.take_up() else { return false };
+        if newest.revision != self.serving.revision {
+            // The new revision has to see the object, even if the old one has nothing more to do with it.
+            self.expected.echo = None;
+            self.serving = newest;
+        }
+        true
     }
 
     /// Indexes the object of the next event, which stays queued: indexing waits neither for other objects nor for other workers.
@@ -137,7 +133,7 @@ impl<W: Effects> Worker<W> {
         if !self.is_of_indexed_kind() {
             return;
         }
-        if let Ok(body) = (self.read)(&event.raw, &self.served.resource) {
+        if let Ok(body) = (self.read)(&event.raw, &self.serving.served.resource) {
             let indexed = AssertUnwindSafe(self.index(&event, &body, &noticed)).catch_unwind().await;
             self.is_indexed_ahead = matches!(indexed, Ok(Ok(())));
         }
@@ -146,7 +142,7 @@ impl<W: Effects> Worker<W> {
 
     /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before.
     pub async fn await_readiness(&self) -> bool {
-        let Some(readiness) = self.world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
+        let Some(readiness) = self.serving.world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
         tokio::select! {
             biased;
             () = readiness.ready() => true,
@@ -155,12 +151,12 @@ impl<W: Effects> Worker<W> {
     }
 
     fn is_of_indexed_kind(&self) -> bool {
-        !self.served.handlers.indexing.is_empty()
+        !self.serving.served.handlers.indexing.is_empty() || self.serving.world.is_filling()
     }
 
     /// Records an event of the object before anything else waits: the first one decides what its memo begins with.
     fn notice(&self, event: &Event) -> Noticed {
-        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed, || self.world.operator_memo())
+        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed, || self.serving.world.operator_memo())
     }
 
     fn memo(&self, noticed: &Noticed) -> ObjectMemo {
@@ -168,25 +164,25 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn index(&self, event: &Event, body: &Body, noticed: &Noticed) -> Result<(), Error> {
-        let object = Object { resource: Arc::clone(&self.served.resource), body: body.clone(), memo: self.memo(noticed) };
+        let object = Object { resource: Arc::clone(&self.serving.served.resource), body: body.clone(), memo: self.memo(noticed) };
         let event = IndexEvent {
             object: &object,
             event_kind: event.event_kind,
-            handlers: &self.served.handlers.indexing,
-            default_backoff: self.served.default_backoff,
+            handlers: &self.serving.served.handlers.indexing,
+            default_backoff: self.serving.served.default_backoff,
             stop: &self.stop,
             span: &self.span,
         };
-        let indexed = self.world.index(event).await;
+        let indexed = self.serving.world.index(event).await;
         // Its kind or namespace may have vanished during the call.
         if !self.memories.knows(&self.uid) {
-            self.world.unindex(&self.uid);
+            self.serving.world.unindex(&self.uid);
         }
         indexed
     }
 
     async fn recover(&mut self, panic: &str) {
-        let delays = &self.settings.error_delays;
+        let delays = &self.serving.settings.error_delays;
         let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
         // The patch may or may not have been sent.
@@ -210,8 +206,8 @@ impl<W: Effects> Worker<W> {
     /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
     /// would cost memory, and have no state that is not on the object.
     fn idle_time_left(&self) -> Duration {
-        let now = self.world.clock().now();
-        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.settings.idle_timeout))
+        let now = self.serving.world.clock().now();
+        self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.serving.settings.idle_timeout))
     }
 
     async fn take_up(&mut self, event: Event) {
@@ -221,16 +217,16 @@ impl<W: Effects> Worker<W> {
         }
         self.expected.echo = None;
         let noticed = self.notice(&event);
-        let body = match (self.read)(&event.raw, &self.served.resource) {
+        let body = match (self.read)(&event.raw, &self.serving.served.resource) {
             Ok(body) => body,
             Err(error) => return self.pass_over(&event, &error).await,
         };
         if self.expected.version.is_some() && self.expected.version.as_deref() == body.resource_version() {
             self.expected = Expected::default();
         }
-        let now = self.world.clock().now();
+        let now = self.serving.world.clock().now();
         let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
-        self.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
+        self.serving.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
         let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body, &noticed).await };
         event.unblock();
         if let Err(error) = indexed {
@@ -241,13 +237,13 @@ impl<W: Effects> Worker<W> {
         }
         let (version, echo) = self.process(event.event_kind, body, &noticed).await;
         if let Some(version) = version
-            && !self.settings.consistency_timeout.is_zero()
+            && !self.serving.settings.consistency_timeout.is_zero()
         {
             #[cfg(test)]
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
                 return;
             }
-            let until = Moment::after(self.world.clock().now(), self.settings.consistency_timeout).at;
+            let until = Moment::after(self.serving.world.clock().now(), self.serving.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
     }
@@ -270,10 +266,10 @@ impl<W: Effects> Worker<W> {
         if is_last {
             self.expected = Expected::default();
         }
-        let events = self.world.events();
-        let state = if events.wants_states() { (self.read)(&event.raw, &self.served.resource).ok() } else { None };
+        let events = self.serving.world.events();
+        let state = if events.wants_states() { (self.read)(&event.raw, &self.serving.served.resource).ok() } else { None };
         if let Some(body) = &state {
-            let consistency_in = self.expected.until.map(|until| until.duration_since(self.world.clock().now()));
+            let consistency_in = self.expected.until.map(|until| until.duration_since(self.serving.world.clock().now()));
             events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
@@ -288,13 +284,13 @@ impl<W: Effects> Worker<W> {
     /// Skips an object that cannot be parsed, but does not block its deletion: for that, its metadata are enough.
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
-        let body = head.to_body(&self.served.resource);
-        self.world.unindex(&self.uid);
+        let body = head.to_body(&self.serving.served.resource);
+        self.serving.world.unindex(&self.uid);
         event.unblock();
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
             self.report_cycle(&body, None);
-            return self.world.forget(&self.memo_key);
+            return self.serving.world.forget(&self.memo_key);
         }
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
@@ -304,11 +300,11 @@ impl<W: Effects> Worker<W> {
             );
         }
         self.report_cycle(&body, Some(&format!("the object cannot be read: {error}")));
-        let finalizer = &self.served.storages.finalizer;
+        let finalizer = &self.serving.served.storages.finalizer;
         if head.is_deleting() && head.has_finalizer(finalizer) {
             self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
-            if let Err(error) = self.world.apply(&self.served.resource, &body, &patch).await {
+            if let Err(error) = self.serving.world.apply(&self.serving.served.resource, &body, &patch).await {
                 self.throttle(&mut retry_state, &body, &chain(&error)).await;
             }
         }
@@ -324,11 +320,12 @@ impl<W: Effects> Worker<W> {
         }
         self.await_throttling(&mut retry_state).await;
         let seen = body.clone();
+        let served = self.serving.served_for(&self.uid, &self.memories);
         let (mut version, mut echo, mut has_succeeded) = (None, None, false);
         if retry_state.throttle.active_until().is_none() {
             let cycle = Cycle {
-                world: &*self.world,
-                served: &self.served,
+                world: &*self.serving.world,
+                served: &served,
                 event_kind,
                 body,
                 memory: noticed.flags,
@@ -369,7 +366,7 @@ impl<W: Effects> Worker<W> {
             if !has_succeeded {
                 self.report_cycle(&seen, None);
             }
-            self.world.forget(&self.memo_key);
+            self.serving.world.forget(&self.memo_key);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
         }
@@ -377,24 +374,24 @@ impl<W: Effects> Worker<W> {
     }
 
     fn log_message(&self, message: &Message) {
-        self.world.events().log_message(message);
+        self.serving.world.events().log_message(message);
     }
 
     fn report_cycle(&self, body: &Body, error: Option<&str>) {
-        self.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
+        self.serving.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
     async fn await_throttling(&self, retry_state: &mut RetryState) {
         if let Some(until) = retry_state.throttle.active_until() {
-            let left = time_between(self.world.clock().now(), until);
+            let left = time_between(self.serving.world.clock().now(), until);
             self.sleep_off(retry_state, left).await;
         }
     }
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
         self.report_cycle(body, Some(error));
-        let now = self.world.clock().now();
-        if let Some(delay) = retry_state.throttle.fail(&self.settings.error_delays, now) {
+        let now = self.serving.world.clock().now();
+        if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, now) {
             self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }

@@ -87,6 +87,10 @@ impl ReadContext<'_> {
         // A function bound to several reasons counts as one handler.
         self.handlers.sort();
         self.handlers.dedup();
+        if has_reloads(&fields) {
+            // Other revisions may have other handlers.
+            (self.handlers, self.indexes) = (Vec::new(), Vec::new());
+        }
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
         given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.given(item)));
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
@@ -177,4 +181,10 @@ impl ReadContext<'_> {
 /// Returns the message for a path that cannot be read.
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {}", path.display(), reason(error))
+}
+
+/// Tells whether a step changes the files of the operators.
+fn has_reloads(fields: &Fields<'_>) -> bool {
+    let steps = fields.get("steps").map(|item| item.node.to_value());
+    steps.as_ref().and_then(serde_json::Value::as_array).is_some_and(|steps| steps.iter().any(|step| step.get("reload").is_some()))
 }

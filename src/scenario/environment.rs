@@ -18,11 +18,14 @@ use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::engines::{Endpoints, EventStream};
+use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
+use crate::manifest::Operator;
 use crate::manifest::tree::SourceSpan;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
+use crate::reactor::reload::{self, ReloadError, Reloaded};
 use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::{Fibers, Threads};
 
@@ -37,6 +40,7 @@ use super::operator_run::{self, Exit, OperatorRun};
 use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
+use super::revised_files::{FileChanges, RevisedFiles};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -70,6 +74,10 @@ pub(super) struct Environment {
     /// Random disturbances, in runs with a seed.
     pub chaos: Option<Arc<Chaos>>,
     clock: Clock,
+    /// The operators with their newest files.
+    operators: parking_lot::Mutex<Arc<Vec<Operator>>>,
+    /// The changed files of the operators.
+    files: parking_lot::Mutex<Option<RevisedFiles>>,
     run: Mutex<Option<OperatorRun>>,
     /// Running timers and daemons of the current run.
     running_tasks: parking_lot::Mutex<Arc<parking_lot::Mutex<RunningTasks>>>,
@@ -104,6 +112,8 @@ impl Environment {
         let faults = InjectedFaults::new(api.clone());
         let run_count = std::sync::atomic::AtomicU32::new(0);
         Self {
+            operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
+            files: parking_lot::Mutex::default(),
             scenario,
             seed,
             api,
@@ -166,7 +176,8 @@ impl Environment {
         self.invariants.run_started(number);
         let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
         let running_tasks = self.renew_running_tasks();
-        let prefixes = self.scenario.operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
+        let operators = self.operators();
+        let prefixes = operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
             timeline: Arc::clone(&self.timeline),
@@ -178,7 +189,7 @@ impl Environment {
         });
         let namespaces = self.scenario.namespaces.clone();
         let scope = if namespaces.is_empty() { Scope::Cluster } else { Scope::Namespaces(namespaces) };
-        let precedence = Precedence::of(&self.scenario.operators);
+        let precedence = Precedence::of(&operators);
         let shared = Shared {
             clock: self.clock.clone(),
             scope,
@@ -193,8 +204,8 @@ impl Environment {
             endpoints: self.renew_endpoints(),
         };
         let stop = Stop::new();
-        let (mut tasks, mut monitors) = (Vec::new(), Vec::new());
-        for (index, operator) in self.scenario.operators.iter().cloned().enumerate() {
+        let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
             let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials) };
             let process = Process { run: number, operator: index };
@@ -210,9 +221,11 @@ impl Environment {
             let monitor = Arc::new(ActivityMonitor::default());
             let shared = Shared { monitor: Some(Arc::clone(&monitor)), events, ..shared.clone() };
             monitors.push(monitor);
-            tasks.push(tokio::task::spawn_local(operator::serve(operator, access, shared, stop.clone())));
+            let (reloader, reloads) = reload::channel();
+            reloaders.push((operator.name.clone(), reloader));
+            tasks.push(tokio::task::spawn_local(operator::serve(operator, access, shared, reloads, stop.clone())));
         }
-        *current = Some(OperatorRun { transport, monitors, pending_calls, stop, tasks });
+        *current = Some(OperatorRun { transport, monitors, pending_calls, reloaders, stop, tasks });
         drop(current);
         self.until_ready().await
     }
@@ -331,6 +344,55 @@ impl Environment {
         }
     }
 
+    fn operators(&self) -> Arc<Vec<Operator>> {
+        Arc::clone(&self.operators.lock())
+    }
+
+    /// Changes files of the operators, and reloads them. In disturbed runs, that happens at a random moment.
+    ///
+    /// # Errors
+    /// If the files have errors and should have none, or the other way round.
+    pub(super) async fn reload(&self, changes: &FileChanges, is_refused: bool) -> Result<(), String> {
+        if let Some(chaos) = &self.chaos {
+            tokio::time::sleep(chaos.downtime()).await;
+        }
+        let loaded = self.change_files(changes)?;
+        let operators = match (loaded, is_refused) {
+            (Ok(operators), false) => operators,
+            (Ok(_), true) => return Err("the files have no errors, but should be refused".to_owned()),
+            (Err(text), true) => {
+                self.record(format!("the files have errors: {text}"));
+                return Ok(());
+            }
+            (Err(text), false) => return Err(text),
+        };
+        let names = |operators: &[Operator]| operators.iter().map(|operator| operator.name.clone()).collect::<Vec<_>>();
+        if names(&operators) != names(&self.operators()) {
+            return Err("a reload in a scenario cannot add, remove or rename operators".to_owned());
+        }
+        *self.operators.lock() = Arc::new(operators.clone());
+        // A killed operator starts with the new files.
+        let reloaders = self.run.lock().await.as_ref().map(|run| run.reloaders.clone()).unwrap_or_default();
+        let precedence = Precedence::of(&operators);
+        for (operator, (name, reloader)) in operators.into_iter().zip(reloaders) {
+            match reloader.reload(operator, precedence.before(&name)).await {
+                Ok(Reloaded::Unchanged) | Err(ReloadError::Ended) => {}
+                Ok(Reloaded::Changed(_)) => self.record(format!("operator {name} is reloaded")),
+                Err(failure) => return Err(format!("operator {name} is not reloaded: {}", chain(&failure))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes files. The inner result has the operators, or their first mistake.
+    fn change_files(&self, changes: &FileChanges) -> Result<Result<Vec<Operator>, String>, String> {
+        let mut files = self.files.lock();
+        if files.is_none() {
+            *files = Some(RevisedFiles::copy(&self.scenario.operators)?);
+        }
+        Ok(files.as_ref().map_or_else(|| Ok(Vec::new()), |files| files.change(changes)))
+    }
+
     /// Waits until nothing is pending, up to a time limit.
     ///
     /// # Errors
@@ -393,7 +455,7 @@ impl Environment {
         let current = self.run.lock().await;
         let Some(run) = current.as_ref() else { return Vec::new() };
         let mut differences = Vec::new();
-        for (operator, indexes) in self.scenario.operators.iter().zip(run.indexes()) {
+        for (operator, indexes) in self.operators().iter().zip(run.indexes()) {
             differences.extend(fresh_indexes::differences(&self.api, &self.scenario, operator, &indexes, &self.clock).await);
         }
         differences

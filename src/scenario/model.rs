@@ -1,5 +1,6 @@
 //! A scenario read from a file: initial objects, steps and expectations.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +127,13 @@ pub enum StepAction {
     Restart(Downtime),
     /// Kills the operators and starts them again.
     Kill(Downtime),
+    /// Changes files of the operators, which are reloaded.
+    Reload {
+        /// The new contents by path; `None` removes a file.
+        files: BTreeMap<String, Option<String>>,
+        /// Whether the files must have errors.
+        is_refused: bool,
+    },
     /// Waits until nothing is pending.
     Settle {
         /// Time limit.

@@ -10,6 +10,7 @@ use crate::kit::errors::chain;
 use crate::reactor::ActivityMonitor;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::ServeError;
+use crate::reactor::reload::Reloader;
 use crate::script::Indexes;
 
 use super::pending::PendingCalls;
@@ -23,6 +24,8 @@ pub(super) struct OperatorRun {
     pub monitors: Vec<Arc<ActivityMonitor>>,
     /// Running and scheduled calls, for messages.
     pub pending_calls: Arc<Mutex<PendingCalls>>,
+    /// Reloads each operator.
+    pub reloaders: Vec<(String, Reloader)>,
     pub stop: Stop,
     pub tasks: Vec<JoinHandle<Result<(), ServeError>>>,
 }

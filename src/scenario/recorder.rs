@@ -209,6 +209,7 @@ fn arrival(event_kind: EventKind) -> &'static str {
         EventKind::Added => "added",
         EventKind::Modified => "modified",
         EventKind::Deleted => "deleted",
+        EventKind::Revisited => "revisited",
     }
 }
 

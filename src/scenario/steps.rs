@@ -1,5 +1,6 @@
 //! Reads steps.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use super::read_context::ReadContext;
 use super::{expectations, faults, target};
 
 /// The keys of steps.
-pub const WORDS: [&str; 9] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "settle", "expect"];
+pub const WORDS: [&str; 10] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
 
 /// The steps that are allowed while the operators are stopped.
 const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
@@ -102,6 +103,7 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
         "advance" => StepAction::Advance(duration(context, item)?),
         "restart" => StepAction::Restart(downtime(context, item)?),
         "kill" => StepAction::Kill(downtime(context, item)?),
+        "reload" => reload(context, item)?,
         "settle" => {
             let (mut within, mut despite_errors) = (SETTLE_TIMEOUT, false);
             if !item.node.is_null() {
@@ -115,6 +117,37 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
         }
         _ => StepAction::Expect(Box::new(expectations::read(context, item)?)),
     })
+}
+
+/// Reads the changes of files: their contents by path, or null for a removed file.
+fn reload(context: &ReadContext<'_>, item: &Item<'_>) -> Option<StepAction> {
+    let reader = context.reader;
+    let fields = reader.fields(item, "the reload step", &["files", "refused"])?;
+    let changed = reader.required(&fields, "files", "name the changed files with their contents: `files: {code.rhai: 'fn f() {}'}`")?;
+    let mut is_refused = false;
+    reader.set(&fields, "refused", &mut is_refused, Reader::boolean);
+    let Some(entries) = changed.entries() else {
+        reader.mistyped(
+            &changed,
+            "a mapping",
+            "write the path of each file beside the manifest, with its new content, or null to remove it",
+        );
+        return None;
+    };
+    let mut files = BTreeMap::new();
+    for (name, content) in entries {
+        if name.starts_with('/') || name.split('/').any(|part| part == "..") {
+            reader.error_with(
+                &content,
+                format!("`{name}` is not beside the manifest"),
+                "write a path relative to the manifest, without `..`",
+            );
+            return None;
+        }
+        let text = if content.node.is_null() { None } else { Some(reader.owned(&content)?) };
+        files.insert(name.to_owned(), text);
+    }
+    Some(StepAction::Reload { files, is_refused })
 }
 
 fn duration(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Duration> {
@@ -198,6 +231,7 @@ fn title(action: &StepAction) -> String {
         StepAction::Advance(duration) => format!("advance {}", format_duration(*duration)),
         StepAction::Restart(downtime) => format!("restart{}", away(downtime)),
         StepAction::Kill(downtime) => format!("kill{}", away(downtime)),
+        StepAction::Reload { files, .. } => format!("reload {}", files.keys().cloned().collect::<Vec<_>>().join(", ")),
         StepAction::Settle { within, .. } => format!("settle within {}", format_duration(*within)),
         StepAction::Expect(_) => "expect".to_owned(),
     }

@@ -10,8 +10,10 @@ use rhai::Engine;
 use super::arguments;
 use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits};
 use super::engine::{self, Sizes};
+use super::imports::Imports;
 use super::problem::{Problem, Severity};
 use super::program::name_of;
+use super::template_files::Rendered;
 
 mod advice;
 mod catalogue;
@@ -40,11 +42,24 @@ use suggest::did_you_mean;
 ///
 /// Reads the files without running them; `load::check` also runs the top level of files.
 pub fn check(declaration: &Declaration) -> Vec<Problem> {
-    read(declaration).0
+    read(declaration).problems
 }
 
-/// Returns all problems, and the texts of all valid files by their names below the root.
-pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<str>>) {
+/// The scripts of a declaration as they were read.
+#[derive(Debug, Default)]
+pub struct Scripts {
+    /// All problems.
+    pub problems: Vec<Problem>,
+    /// The texts of all valid files by their names below the root.
+    pub sources: BTreeMap<String, Arc<str>>,
+    /// The imports.
+    pub imports: Imports,
+    /// The templates that they render.
+    pub rendered: Rendered,
+}
+
+/// Reads and checks all scripts.
+pub fn read(declaration: &Declaration) -> Scripts {
     let engine = engine::build(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
     let mut report = Report::default();
@@ -53,7 +68,12 @@ pub fn read(declaration: &Declaration) -> (Vec<Problem>, BTreeMap<String, Arc<st
     let expressions = compile_expressions(declaration, &engine, &mut report);
     Checker { declaration, program: &program, catalogue: &catalogue }.run(&inlines, &expressions, &mut report);
     let sources = program.files().map(|code| (code.name.clone(), code.source.text.as_str().into())).collect();
-    (report.finish(), sources)
+    let imports = Imports {
+        of_files: program.files().map(|code| (code.name.clone(), program::targets(code))).collect(),
+        of_bindings: inlines.iter().map(|(index, _, code)| (*index, program::targets(code))).collect(),
+    };
+    let rendered = literals::templates(codes(&program, &inlines));
+    Scripts { problems: report.finish(), sources, imports, rendered }
 }
 
 /// Compiled code of the manifest, without code that does not compile.

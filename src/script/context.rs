@@ -18,6 +18,7 @@ use super::rng::Rng;
 use super::script_error::Failure;
 use super::shared::SharedData;
 use super::subject::Subject;
+use super::template_files::Templates;
 use super::transforms::Transforms;
 use crate::kit::Clock;
 use crate::object::Body;
@@ -64,6 +65,8 @@ pub(super) struct Environment {
     pub root: PathBuf,
     /// The allowed access beyond the cluster.
     pub allow: Allow,
+    /// The templates, as they were when the scripts were loaded.
+    pub templates: Arc<Templates>,
     /// The importable modules.
     pub modules: Modules,
     /// The memories of objects.
@@ -187,6 +190,11 @@ impl Context {
     /// Returns the clock.
     pub(super) fn clock(&self) -> &Clock {
         &self.0.environment.clock
+    }
+
+    /// Returns the templates.
+    pub(super) fn templates(&self) -> &Arc<Templates> {
+        &self.0.environment.templates
     }
 
     /// Returns the root of scripts and templates.
@@ -320,6 +328,7 @@ pub(super) mod testing {
             credentials: None,
             root: "tests".into(),
             allow: Allow::default(),
+            templates: Arc::default(),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
             indexes: Arc::default(),

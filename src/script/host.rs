@@ -200,9 +200,18 @@ impl Host {
     /// # Errors
     /// All problems of the scripts.
     pub async fn install(&self, program: Arc<Program>) -> Result<Installed, Vec<Problem>> {
+        let indexes = Indexes::new(&program.declaration.indexes);
+        self.install_with(program, indexes).await
+    }
+
+    /// Compiles the scripts of an operator on all threads, with the indexes that they read.
+    ///
+    /// # Errors
+    /// All problems of the scripts.
+    pub async fn install_with(&self, program: Arc<Program>, indexes: Indexes) -> Result<Installed, Vec<Problem>> {
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
         let threads: Vec<_> = self.threads.iter().map(|worker| worker.jobs.downgrade()).collect();
-        let indexes = Arc::new(Indexes::new(&program.declaration.indexes));
+        let indexes = Arc::new(indexes);
         let installed = Installed { generation, program: Arc::clone(&program), indexes: Arc::clone(&indexes), threads };
         for worker in &self.threads {
             let (reply, answer) = oneshot::channel();

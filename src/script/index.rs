@@ -25,6 +25,16 @@ impl Indexes {
         Self(names.iter().map(|name| (name.clone(), Arc::new(SharedIndex::new(name)))).collect())
     }
 
+    /// Returns indexes with these names: those that are kept are shared with earlier ones, others are empty.
+    #[must_use]
+    pub fn next(&self, names: &[String], is_kept: impl Fn(&str) -> bool) -> Self {
+        let one = |name: &String| {
+            let kept = self.0.get(name).filter(|_| is_kept(name));
+            (name.clone(), kept.map_or_else(|| Arc::new(SharedIndex::new(name)), Arc::clone))
+        };
+        Self(names.iter().map(one).collect())
+    }
+
     /// Returns an index.
     pub fn get(&self, name: &str) -> Option<&Arc<SharedIndex>> {
         self.0.get(name)

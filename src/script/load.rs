@@ -1,9 +1,14 @@
 //! Loads the scripts of an operator: reads and checks them before anything runs.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::check::Scripts;
 use super::declaration::Declaration;
 use super::problem::{Problem, Severity};
 use super::program::Program;
 use super::scripts;
+use super::template_files;
 
 impl Program {
     /// Reads and checks all declared files and their imports.
@@ -11,21 +16,39 @@ impl Program {
     /// # Errors
     /// All problems, including warnings, if there is an error among them.
     pub fn load(declaration: Declaration) -> Result<Self, Vec<Problem>> {
-        let (problems, sources) = super::check::read(&declaration);
-        let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
-        if is_broken { Err(problems) } else { Ok(Self { declaration, sources, warnings: problems }) }
+        let scripts = super::check::read(&declaration);
+        let is_broken = scripts.problems.iter().any(|problem| problem.severity == Severity::Error);
+        if is_broken { Err(scripts.problems) } else { Ok(Self::of(declaration, scripts)) }
+    }
+
+    fn of(declaration: Declaration, scripts: Scripts) -> Self {
+        let Scripts { problems, sources, imports, rendered } = scripts;
+        let templates = Arc::new(template_files::read(&declaration.root, &rendered));
+        Self { declaration, sources, imports, templates, warnings: problems }
     }
 }
 
-/// Returns all problems of a declaration's scripts, including failures of top levels.
-pub fn check(declaration: &Declaration) -> Vec<Problem> {
-    let (mut problems, sources) = super::check::read(declaration);
+/// The result of a check.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// All problems.
+    pub problems: Vec<Problem>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+/// Checks a declaration's scripts, and runs their top levels.
+pub fn check(declaration: &Declaration) -> Checked {
+    let read = super::check::read(declaration);
+    let mut problems = read.problems.clone();
+    let mut files: Vec<PathBuf> = read.sources.keys().map(|name| declaration.root.join(name)).collect();
     let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
     // Broken files would only fail again.
-    if !is_broken && !sources.is_empty() {
-        let program = Program { declaration: declaration.clone(), sources, warnings: Vec::new() };
+    if !is_broken && !read.sources.is_empty() {
+        let program = Program::of(declaration.clone(), read);
+        files.extend(program.templates.keys().map(|name| declaration.root.join(name)));
         problems.extend(scripts::run_top_levels(program));
         problems.sort();
     }
-    problems
+    Checked { problems, files }
 }

@@ -4,30 +4,60 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use super::declaration::Declaration;
+use super::declaration::{Code, Declaration};
 use super::digest::sha256;
+use super::imports::Imports;
 use super::problem::Problem;
+use super::template_files::Templates;
 
 /// The number of hexadecimal digits of a revision.
 const REVISION: usize = 12;
 
 /// The scripts of one operator, without errors.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Program {
     /// The declared code.
     pub declaration: Declaration,
     /// The texts of all called or imported files, by their paths relative to the root.
     pub sources: BTreeMap<String, Arc<str>>,
+    /// The imports.
+    pub imports: Imports,
+    /// The templates.
+    pub templates: Arc<Templates>,
     /// The warnings.
     pub warnings: Vec<Problem>,
 }
 
 impl Program {
-    /// Returns a short digest of a manifest and the scripts, the same on all machines.
-    pub fn revision(&self, manifest: &str) -> String {
+    /// Returns a short digest of a manifest, its definitions of kinds, the scripts and the templates, the same on all machines.
+    pub fn revision<'a>(&'a self, manifest: &'a str, definitions: impl IntoIterator<Item = &'a str>) -> String {
         // Separators that are in no text keep the parts apart.
-        let sources = self.sources.iter().flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
-        sha256(std::iter::once(manifest).chain(sources)).chars().take(REVISION).collect()
+        let files = self.sources.iter().chain(&*self.templates).flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
+        let definitions = definitions.into_iter().flat_map(|text| ["\0\0", text]);
+        sha256(std::iter::once(manifest).chain(files).chain(definitions)).chars().take(REVISION).collect()
+    }
+
+    /// Returns a digest of the code of a binding: of its text, and of all files that it depends on.
+    pub fn digest_of_binding(&self, number: usize) -> String {
+        match self.declaration.bindings.get(number).map(|binding| &binding.code) {
+            Some(Code::Function { file, name }) => self.digest(name, None, Some(name_of(file))),
+            Some(Code::Inline { text, file, .. }) => self.digest(text, Some(number), file.as_deref().map(name_of)),
+            None => String::new(),
+        }
+    }
+
+    /// Returns a digest of an expression: of its text, and of all files that it depends on.
+    pub fn digest_of_expression(&self, number: usize) -> String {
+        let expression = self.declaration.expressions.get(number);
+        expression.map_or_else(String::new, |one| self.digest(&one.text, None, one.file.as_deref().map(name_of)))
+    }
+
+    fn digest(&self, text: &str, binding: Option<usize>, file: Option<String>) -> String {
+        let own = file.clone().unwrap_or_default();
+        let names = self.imports.closure(binding, file);
+        let is_needed = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
+        let files = self.sources.iter().filter(|(name, _)| is_needed(name)).flat_map(|(name, text)| ["\0", name.as_str(), "\0", text]);
+        sha256([text, "\0", &own].into_iter().chain(files))
     }
 }
 
@@ -45,7 +75,7 @@ mod tests {
     fn a_revision_is_that_of_the_manifest_and_all_scripts() {
         let revision = |manifest: &str, sources: &[(&str, &str)]| {
             let sources = sources.iter().map(|(name, text)| ((*name).to_owned(), Arc::from(*text))).collect();
-            Program { declaration: Declaration::default(), sources, warnings: Vec::new() }.revision(manifest)
+            Program { sources, ..Program::default() }.revision(manifest, [])
         };
         let one = revision("a", &[("b", "c"), ("d", "e")]);
         assert_eq!((one.len(), &one), (REVISION, &revision("a", &[("b", "c"), ("d", "e")])));

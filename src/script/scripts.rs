@@ -145,7 +145,8 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
         // Scripts need the clock of a runtime for their time limit.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
-        let (root, allow) = (program.declaration.root.clone(), program.declaration.allow.clone());
+        let (root, allow, templates) =
+            (program.declaration.root.clone(), program.declaration.allow.clone(), Arc::clone(&program.templates));
         let environment = move |modules| Environment {
             clock: Clock::system(),
             rng: Rng::default(),
@@ -153,6 +154,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             credentials: None,
             root,
             allow,
+            templates,
             modules,
             memos: Rc::new(Memos::new(Arc::default())),
             indexes: Arc::default(),

@@ -211,11 +211,12 @@ impl Thread {
     async fn install(self: &Rc<Self>, generation: u64, program: Arc<Program>, indexes: Arc<Indexes>) -> Result<(), Vec<Problem>> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
-        let (root, allow) = (declaration.root.clone(), declaration.allow.clone());
+        let (root, allow, templates) = (declaration.root.clone(), declaration.allow.clone(), Arc::clone(&program.templates));
         let ThreadSettings { clock, seed, api, credentials, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment = |modules| Environment { clock, rng, api, credentials, root, allow, modules, memos, indexes, shared, transforms };
+        let environment =
+            |modules| Environment { clock, rng, api, credentials, root, allow, templates, modules, memos, indexes, shared, transforms };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

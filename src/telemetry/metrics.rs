@@ -296,12 +296,14 @@ pub struct WatchGauge {
 impl KindMetrics {
     /// Counts a received object.
     pub fn event(&self, kind: crate::object::EventKind, at: Timestamp) {
-        use crate::object::EventKind::{Added, Deleted, Listed, Modified};
+        use crate::object::EventKind::{Added, Deleted, Listed, Modified, Revisited};
         let index = match kind {
             Listed => 0,
             Added => 1,
             Modified => 2,
             Deleted => 3,
+            // No watch has sent it.
+            Revisited => return,
         };
         self.events[index].inc();
         self.last_event.set(unix_seconds(at));

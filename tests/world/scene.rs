@@ -6,6 +6,7 @@ use std::time::Duration;
 use kopfd::handling::contradiction::Contradiction;
 use kopfd::kit::Stop;
 use kopfd::object::EventKind;
+use kopfd::reactor::revision::{KindRevisions, Serving};
 use kopfd::reactor::worker::{Attempt, Expected, Worker, WorkerSettings};
 use kopfd::reactor::{Mailbox, Memories, Served};
 use serde_json::{Value, json};
@@ -89,14 +90,19 @@ impl Scene {
 
     /// Returns a worker for the object.
     pub(crate) fn worker(&self) -> Worker<ScriptedWorld> {
-        Worker {
+        let serving = || Serving {
+            revision: 0,
             world: Arc::clone(&self.world),
             served: Arc::clone(&self.served),
+            settings: Arc::clone(&self.settings),
+        };
+        Worker {
+            revisions: Arc::new(KindRevisions::fixed(serving(), Arc::clone(&self.memories))),
+            serving: Arc::new(serving()),
             memories: Arc::clone(&self.memories),
             mailbox: Arc::clone(&self.mailbox),
             uid: Arc::clone(&self.uid),
             memo_key: Arc::clone(&self.uid),
-            settings: Arc::clone(&self.settings),
             stop: Stop::new(),
             span: tracing::Span::none(),
             expected: Expected::default(),

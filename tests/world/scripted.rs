@@ -218,6 +218,7 @@ fn background_options(handlers: &[Arc<Handler>], scripts: &[Script]) -> Backgrou
         schedule: None,
         cancellation: scripts[handler.target].cancellation,
         metrics: Arc::new(OperatorMetrics::default().daemon(&handler.id)),
+        fingerprint: handler.target.to_string().into(),
     };
     BackgroundOptions {
         tasks: daemons.map(|handler| (handler.target, Arc::new(options(handler)))).collect(),

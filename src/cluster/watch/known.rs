@@ -57,6 +57,13 @@ impl Known {
         version.zip(known).is_some_and(|(version, known)| version < known.version)
     }
 
+    /// Tells whether this is the state of an object that was seen last.
+    pub(super) fn is_latest(&mut self, head: &PartialMetadata<'_>) -> bool {
+        self.set_key(head);
+        let version: u64 = head.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
+        self.objects.get(self.key.as_str()).is_some_and(|known| known.version == version)
+    }
+
     pub(super) fn forget(&mut self, head: &PartialMetadata<'_>) {
         self.set_key(head);
         self.objects.remove(self.key.as_str());
@@ -135,6 +142,17 @@ mod tests {
         known.begin_listing();
         known.remember(&PartialMetadata::of(&object(3)).unwrap());
         assert!(!known.is_outdated(&PartialMetadata::of(&object(4)).unwrap()));
+    }
+
+    #[test]
+    fn the_state_that_was_seen_last_is_the_latest_one() {
+        let object =
+            |name: &str, version: u64| format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"{version}"}}}}"#);
+        let mut known = Known::default();
+        known.remember(&PartialMetadata::of(&object("a", 7)).unwrap());
+        let judged = [("a", 6), ("a", 7), ("a", 8), ("b", 7)]
+            .map(|(name, version)| known.is_latest(&PartialMetadata::of(&object(name, version)).unwrap()));
+        assert_eq!(judged, [false, true, false, false]);
     }
 
     #[test]

@@ -326,3 +326,52 @@ async fn a_watcher_can_be_spawned_stopped_and_run_again() {
     assert_eq!(tasks.next_ended().await.unwrap().result, Some(Ok(1)));
     assert_eq!(*transcript.lines.lock(), ["Listed a", "listed", "Listed b", "Deleted a", "listed"]);
 }
+
+/// Runs a watcher whose known objects are requested after these virtual seconds, or before its start.
+async fn run_revisited(at: &[u64], replies: Vec<Reply>) -> Run {
+    let mut replies = VecDeque::from(replies);
+    let script = Script::new(move |_| replied(replies.pop_front().unwrap_or(Stream(vec![Silence]))));
+    let client = script.client_with(Networking::default(), Watching::default()).await;
+    let (requests, receiver) = watch::channel(0);
+    if at.is_empty() {
+        requests.send_replace(1);
+    }
+    let mut watcher = Watcher::new(client, pods(), None).unwrap().with_revisits(receiver);
+    let (stop, mut sink) = (Stop::new(), Transcript::default());
+    let request = async {
+        let began = Instant::now();
+        for (number, second) in (1..).zip(at) {
+            tokio::time::sleep_until(began + Duration::from_secs(*second)).await;
+            requests.send_replace(number);
+        }
+        std::future::pending::<()>().await;
+    };
+    let lines = Arc::clone(&sink.lines);
+    let run = async { tokio::join!(watcher.run(&mut sink, &stop), request) };
+    let _ = timeout(Duration::from_secs(50), run).await;
+    let seen = lines.lock().clone();
+    let requests = script.requests.lock().iter().map(|request| request.replace("GET /api/v1/pods?", "")).collect();
+    Run { seen, requests }
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_objects_are_passed_on_once_more_on_request_and_the_stream_stays_open() {
+    let stream = Stream(vec![line("MODIFIED", "a", 6), Pause(10), line("MODIFIED", "b", 7), Silence]);
+    // The new state of `b` and the object `c` are in the stream, too, but were not read yet.
+    let items = [object("a", 6), object("b", 7), object("c", 8)];
+    let listed = Body(json!({"metadata": {"resourceVersion": "8"}, "items": items}).to_string());
+    let run = run_revisited(&[5], vec![page(5, "", &["a", "b"]), stream, listed]).await;
+    assert_eq!(run.seen, ["Listed a", "Listed b", "listed", "Modified a", "Revisited a", "Modified b"]);
+    assert_eq!(run.requests.len(), 3, "{:?}", run.requests);
+    assert_eq!(run.requests[2], "limit=500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_before_a_list_is_answered_by_the_list_and_a_failed_one_is_repeated() {
+    let run = run_revisited(&[], vec![page(5, "", &["a"]), Stream(vec![Silence])]).await;
+    assert_eq!(run.seen, ["Listed a", "listed"]);
+    let replies = vec![page(5, "", &["a"]), Stream(vec![Silence]), Status(500, ""), page(5, "next", &["a"]), page(5, "", &["x"])];
+    let run = run_revisited(&[5], replies).await;
+    assert_eq!(run.seen, ["Listed a", "listed", "Revisited a"]);
+    assert_eq!(run.requests[2..], ["limit=500", "limit=500", "limit=500&continue=next"]);
+}

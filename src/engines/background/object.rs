@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::running::RunningTask;
 use crate::engines::effects::ObjectEvent;
-use crate::handling::Change;
+use crate::handling::{Change, Handler};
+use crate::manifest::fingerprint::Fingerprint;
 use crate::object::{Body, Resource};
 use crate::script::{LiveBody, ObjectMemo};
 
@@ -24,6 +25,37 @@ pub(super) struct ObjectTasks {
     state: Mutex<State>,
 }
 
+/// The ids of the tasks of an object.
+#[derive(Debug, Default)]
+pub(super) struct TaskIds {
+    /// The running tasks, including stopping tasks.
+    pub running: BTreeSet<String>,
+    /// The running tasks whose declaration or code has changed.
+    pub outdated: BTreeSet<String>,
+    /// The tasks that ended on their own.
+    pub ended: BTreeSet<String>,
+}
+
+/// The end of a task.
+#[derive(Debug)]
+pub(super) struct TaskEnd {
+    /// Whether it was the last one of an object that is gone.
+    pub is_last_of_gone: bool,
+    /// The handler that starts again.
+    pub replacement: Option<Replacement>,
+}
+
+/// A handler that starts after the end of its outdated task.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    /// The kind of the object.
+    pub resource: Arc<Resource>,
+    /// Its newest state.
+    pub body: Body,
+    /// The handler.
+    pub handler: Arc<Handler>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// The newest state, while there are tasks.
@@ -31,8 +63,10 @@ struct State {
     /// A hash of the last seen essence, if no handled one is stored.
     essence: Option<u64>,
     running: BTreeMap<String, Arc<RunningTask>>,
-    /// The handlers whose tasks ended on their own. They are not started again.
-    ended: BTreeSet<String>,
+    /// The handlers whose tasks ended on their own. They are not started again, unless their declaration or code changes.
+    ended: BTreeMap<String, Fingerprint>,
+    /// The handlers whose outdated tasks are stopping, and that start again after that.
+    replaced: BTreeMap<String, Arc<Handler>>,
     /// Whether the object is deleted, or no longer watched.
     is_gone: bool,
 }
@@ -89,31 +123,49 @@ impl ObjectTasks {
         Some((task, live, started))
     }
 
-    /// Removes a task. Returns whether it was the last one of an object that is gone.
-    pub(super) fn end(&self, id: &str, is_requested: bool) -> bool {
+    /// Removes a task.
+    pub(super) fn end(&self, task: &RunningTask, is_requested: bool) -> TaskEnd {
+        let id = &task.handler.id;
         let mut state = self.state.lock();
         state.running.remove(id);
         if !is_requested {
-            state.ended.insert(id.to_owned());
+            state.ended.insert(id.clone(), Arc::clone(&task.fingerprint));
         }
+        let handler = state.replaced.remove(id).filter(|_| !state.is_gone);
+        let replacement = handler.zip(state.latest.as_ref()).map(|(handler, (resource, live))| Replacement {
+            resource: Arc::clone(resource),
+            body: live.get(),
+            handler,
+        });
         if state.running.is_empty() {
             state.latest = None;
         }
-        state.is_gone && state.running.is_empty()
+        TaskEnd { is_last_of_gone: state.is_gone && state.running.is_empty(), replacement }
     }
 
-    /// Returns the ids of the running tasks, and the ids of the tasks that ended on their own.
+    /// Replaces the handlers that start after the end of their outdated tasks.
+    pub(super) fn replace(&self, handlers: Vec<Arc<Handler>>) {
+        let mut state = self.state.lock();
+        let running = handlers.into_iter().filter(|handler| state.running.contains_key(&handler.id));
+        state.replaced = running.map(|handler| (handler.id.clone(), handler)).collect();
+    }
+
+    /// Returns the ids of the tasks. `is_current` tells whether a declaration is that of the newest revision.
     ///
     /// A function that has ended does not need the finalizer: the event of its own last patch may be the object's last one. Only the
     /// deletion of the object waits for the patch.
-    pub(super) fn ids(&self, is_deleting: bool) -> (BTreeSet<String>, BTreeSet<String>) {
-        let state = self.state.lock();
-        let (mut running, mut ended) = (BTreeSet::new(), state.ended.clone());
+    pub(super) fn ids(&self, is_deleting: bool, is_current: impl Fn(&Fingerprint) -> bool) -> TaskIds {
+        let mut state = self.state.lock();
+        state.ended.retain(|_, fingerprint| is_current(fingerprint));
+        let mut ids = TaskIds { ended: state.ended.keys().cloned().collect(), ..TaskIds::default() };
         for (id, task) in &state.running {
-            let has_ended = !is_deleting && task.is_concluding();
-            if has_ended { &mut ended } else { &mut running }.insert(id.clone());
+            let (is_outdated, has_ended) = (!is_current(&task.fingerprint), !is_deleting && task.is_concluding());
+            if is_outdated {
+                ids.outdated.insert(id.clone());
+            }
+            if has_ended && !is_outdated { &mut ids.ended } else { &mut ids.running }.insert(id.clone());
         }
-        (running, ended)
+        ids
     }
 
     /// Returns a running task.
@@ -130,6 +182,7 @@ impl ObjectTasks {
     pub(super) fn leave(&self) -> Vec<Arc<RunningTask>> {
         let mut state = self.state.lock();
         state.is_gone = true;
+        state.replaced.clear();
         state.running.values().cloned().collect()
     }
 }

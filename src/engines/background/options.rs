@@ -8,8 +8,10 @@ use std::time::Duration;
 use crate::handling::spawning::Cancellation;
 use crate::handling::timer::Schedule;
 use crate::kit::Stop;
+use crate::manifest::fingerprint::{self, Fingerprint};
 use crate::manifest::operator::{Daemon, Delay, Timer};
 use crate::manifest::settings::Settings;
+use crate::script::Program;
 use crate::telemetry::OperatorMetrics;
 use crate::telemetry::metrics::TaskMetrics;
 
@@ -43,6 +45,8 @@ pub struct TaskOptions {
     pub cancellation: Cancellation,
     /// Its metrics.
     pub metrics: Arc<TaskMetrics>,
+    /// The digest of its declaration and code.
+    pub fingerprint: Fingerprint,
 }
 
 /// The wait for a stopped task that ends at once, so that its object needs no further cycle.
@@ -58,7 +62,7 @@ pub struct InstantExit {
 
 impl BackgroundOptions {
     /// Returns the options of an operator's declarations.
-    pub fn of(timers: &[Timer], daemons: &[Daemon], settings: &Settings, metrics: &OperatorMetrics) -> Self {
+    pub fn of(timers: &[Timer], daemons: &[Daemon], program: &Program, settings: &Settings, metrics: &OperatorMetrics) -> Self {
         let background = &settings.background;
         let polling = background.cancellation_polling;
         let of_timer = |timer: &Timer| TaskOptions {
@@ -66,6 +70,7 @@ impl BackgroundOptions {
             schedule: Some(Schedule { rhythm: timer.rhythm.clone(), idle: timer.idle }),
             cancellation: Cancellation { backoff: None, timeout: None, polling },
             metrics: Arc::new(metrics.timer(&timer.handler.id)),
+            fingerprint: fingerprint::of_timer(timer, program),
         };
         let of_daemon = |daemon: &Daemon| TaskOptions {
             initial_delay: daemon.initial_delay,
@@ -76,6 +81,7 @@ impl BackgroundOptions {
                 polling: daemon.cancellation_polling.unwrap_or(polling),
             },
             metrics: Arc::new(metrics.daemon(&daemon.handler.id)),
+            fingerprint: fingerprint::of_daemon(daemon, program),
         };
         let timers = timers.iter().map(|timer| (timer.handler.target, Arc::new(of_timer(timer))));
         let daemons = daemons.iter().map(|daemon| (daemon.handler.target, Arc::new(of_daemon(daemon))));
@@ -90,6 +96,13 @@ impl BackgroundOptions {
             default_backoff: settings.execution.default_backoff,
             error_delays: settings.queueing.error_delays.clone().into(),
         }
+    }
+}
+
+impl BackgroundOptions {
+    /// Returns the number of the binding of a declaration; `None` if it has changed or is gone.
+    pub(super) fn target_of(&self, fingerprint: &Fingerprint) -> Option<usize> {
+        self.tasks.iter().filter(|(_, task)| task.fingerprint == *fingerprint).map(|(target, _)| *target).min()
     }
 }
 
@@ -128,7 +141,7 @@ mod tests {
     }
 
     async fn waited_with(settings: &Settings, ends_after: u64, others: u32) -> u128 {
-        let exit = BackgroundOptions::of(&[], &[], settings, &OperatorMetrics::default()).instant_exit;
+        let exit = BackgroundOptions::of(&[], &[], &Program::default(), settings, &OperatorMetrics::default()).instant_exit;
         let (ended, ends, began) = (Stop::new(), AtomicU64::new(0), Instant::now());
         let others = async {
             for _ in 0..others {

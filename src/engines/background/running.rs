@@ -13,14 +13,17 @@ use crate::engines::events::{EngineEvent, EventStream};
 use crate::handling::Handler;
 use crate::handling::spawning::{self, Cancellation, Stage, Step, StopReason};
 use crate::kit::Stop;
+use crate::manifest::fingerprint::Fingerprint;
 use crate::script::{LiveBody, StopFlag, Stopped};
 use crate::telemetry::metrics::TaskGauge;
 
 /// A running task.
 #[derive(Debug)]
 pub(super) struct RunningTask {
-    /// The handler.
+    /// The handler, as it was declared at the start.
     pub handler: Arc<Handler>,
+    /// The digest of its declaration and code.
+    pub fingerprint: Fingerprint,
     /// Asks the function to stop.
     pub stopped: Stopped,
     /// Cancels the function.
@@ -53,6 +56,8 @@ pub(super) struct StopLimits {
 /// Where a task reports its states.
 #[derive(Debug)]
 pub(super) struct Reports {
+    /// The digest of the declaration and the code.
+    pub fingerprint: Fingerprint,
     /// The events of the operator.
     pub events: EventStream,
     /// The gauge of the task.
@@ -69,10 +74,10 @@ struct Stopping {
 impl RunningTask {
     /// Returns a task that begins.
     pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
-        let Reports { events, gauge } = reports;
+        let Reports { fingerprint, events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let (is_concluding, stopping) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { handler, stopped, cancelled, ended, is_concluding, span, gauge, live, limits, events, stopping })
+        Arc::new(Self { handler, fingerprint, stopped, cancelled, ended, is_concluding, span, gauge, live, limits, events, stopping })
     }
 
     /// Notes whether the function has ended on its own, and only its last patch is being sent.
@@ -172,5 +177,6 @@ fn flag(reason: StopReason) -> StopFlag {
         StopReason::Mismatch => StopFlag::FiltersMismatch,
         StopReason::Pausing => StopFlag::OperatorPausing,
         StopReason::Exiting => StopFlag::OperatorExiting,
+        StopReason::Reloading => StopFlag::OperatorReloading,
     }
 }

@@ -5,31 +5,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::object::ObjectTasks;
-use super::options::{BackgroundOptions, TaskOptions};
+use super::object::{ObjectTasks, Replacement};
+use super::options::TaskOptions;
 use super::registry::Registry;
+use super::revisions::TaskRevisions;
 use super::running::RunningTask;
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::{Effects, call_safely};
 use crate::engines::error::Error;
-use crate::engines::events::EngineEvent;
+use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::patching;
 use crate::handling::message::seconds;
 use crate::handling::timer::{Made, Now, Phase, Schedule, Step};
-use crate::handling::{Handler, Message, Outcome, Record, Verdict, attempt, spawning};
-use crate::kit::Backoff;
+use crate::handling::{Handler, Message, Outcome, Predicate, Record, Verdict, attempt, spawning};
 use crate::kit::errors::chain;
 use crate::kit::tasks::panic_text;
+use crate::kit::{Backoff, Clock};
 use crate::manifest::operator::Delay;
 use crate::object::Patch;
 use crate::script::{Call, LiveBody, Returned, StopFlag, Subject};
 
 /// The dependencies of a task.
 pub(super) struct Parts<W: Effects> {
-    /// The effects of the operator.
-    pub world: Arc<W>,
+    /// The revisions of the operator.
+    pub revisions: Arc<TaskRevisions<W>>,
+    /// All tasks.
+    pub registry: Arc<Registry>,
+    /// The beginning of the time of schedules.
+    pub origin: Instant,
+    /// The clock.
+    pub clock: Clock,
+    /// The events of the operator.
+    pub events: EventStream,
     /// Its object.
     pub object: Arc<ObjectTasks>,
     /// Its view from outside.
@@ -38,19 +48,17 @@ pub(super) struct Parts<W: Effects> {
     pub live: Arc<LiveBody>,
     /// Its options.
     pub options: Arc<TaskOptions>,
-    /// The options of all tasks.
-    pub shared: Arc<BackgroundOptions>,
-    /// All tasks.
-    pub registry: Arc<Registry>,
-    /// Its number among them.
+    /// The pauses after failed patches.
+    pub error_delays: Arc<[Duration]>,
+    /// Its number among all tasks.
     pub number: u64,
-    /// The beginning of the time of schedules.
-    pub origin: Instant,
 }
 
 /// A task. Dropping it removes it from its object.
 pub(super) struct Task<W: Effects> {
     parts: Parts<W>,
+    /// The handler that starts after it, once it is removed.
+    replacement: Arc<Mutex<Option<Replacement>>>,
     record: Record,
     /// The functions that the last patch could not apply.
     patch: Patch,
@@ -72,15 +80,20 @@ enum Attempted {
 
 impl<W: Effects> Drop for Task<W> {
     fn drop(&mut self) {
-        let Parts { world, object, running, live, registry, number, .. } = &self.parts;
+        let Parts { revisions, registry, events, object, running, live, number, .. } = &self.parts;
         let is_requested = running.stopped.is_set() || registry.halt().is_some();
         registry.remove(*number);
+        let end = object.end(running, is_requested);
         // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is no longer its own.
-        if object.end(&running.handler.id, is_requested) && !world.follows(&object.memo.key) {
+        if end.is_last_of_gone
+            && let Some((world, _)) = revisions.newest()
+            && !world.follows(&object.memo.key)
+        {
             world.forget(&object.memo.key);
         }
+        *self.replacement.lock() = end.replacement;
         let (body, handler) = (&live.get(), &*running.handler);
-        running.span.in_scope(|| world.events().emit(&EngineEvent::TaskEnded { body, handler, is_requested }));
+        running.span.in_scope(|| events.emit(&EngineEvent::TaskEnded { body, handler, is_requested }));
         running.stopped.raise(StopFlag::Done);
         running.ended.request("the task has ended");
     }
@@ -89,13 +102,20 @@ impl<W: Effects> Drop for Task<W> {
 impl<W: Effects> Task<W> {
     /// Returns a task that has not begun.
     pub(super) fn new(parts: Parts<W>) -> Self {
-        let record = Record::fresh(parts.world.clock().now(), None);
-        let error_delays = Backoff::new(Arc::clone(&parts.shared.error_delays));
-        Self { parts, record, patch: Patch::default(), error_delays, has_succeeded: false }
+        let record = Record::fresh(parts.clock.now(), None);
+        let error_delays = Backoff::new(Arc::clone(&parts.error_delays));
+        Self { parts, replacement: Arc::default(), record, patch: Patch::default(), error_delays, has_succeeded: false }
     }
 
-    /// Runs until the function has ended, or the task is asked to stop.
-    pub(super) async fn run(mut self) {
+    /// Runs until the function has ended, or the task is asked to stop. Returns the handler that replaces it in a new revision.
+    pub(super) async fn run(mut self) -> Option<Replacement> {
+        self.run_to_end().await;
+        let replacement = Arc::clone(&self.replacement);
+        drop(self);
+        replacement.lock().take()
+    }
+
+    async fn run_to_end(&mut self) {
         self.await_initial_delay().await;
         let options = Arc::clone(&self.parts.options);
         match &options.schedule {
@@ -108,7 +128,7 @@ impl<W: Effects> Task<W> {
         let delay = match self.parts.options.initial_delay {
             None => return,
             Some(Delay::Fixed(delay)) => delay,
-            Some(Delay::Expression(expression)) => match self.parts.world.evaluate_delay(&self.subject(), expression).await {
+            Some(Delay::Expression(expression)) => match self.evaluate_delay(expression).await {
                 Ok(delay) => delay,
                 Err(error) => {
                     let text = format!("{}: the initial delay cannot be computed: {error}", self.handler().title());
@@ -118,6 +138,12 @@ impl<W: Effects> Task<W> {
             },
         };
         self.pause(delay).await;
+    }
+
+    /// Evaluates an expression of the revision that the task was started by.
+    async fn evaluate_delay(&self, expression: Predicate) -> Result<Duration, String> {
+        let Some((world, _)) = self.parts.revisions.newest() else { return Ok(Duration::ZERO) };
+        world.evaluate_delay(&self.subject(), expression).await
     }
 
     async fn run_daemon(&mut self) {
@@ -185,7 +211,7 @@ impl<W: Effects> Task<W> {
         let is_repetition = self.is_repetition();
         self.log(&attempt::announce(self.handler()).demoted_if(is_repetition));
         let mut patch = std::mem::take(&mut self.patch);
-        let limited = attempt::check_limits(self.handler(), &self.record, self.parts.world.clock().now());
+        let limited = attempt::check_limits(self.handler(), &self.record, self.parts.clock.now());
         let (mut outcome, message) = if let Some(failed) = limited {
             failed
         } else {
@@ -227,14 +253,20 @@ impl<W: Effects> Task<W> {
 
     /// Tells whether an attempt repeats a success, for sinks that fold repetitions.
     fn is_repetition(&self) -> bool {
-        self.has_succeeded && self.parts.world.events().folds_repetitions()
+        self.has_succeeded && self.parts.events.folds_repetitions()
     }
 
     async fn call(&self, patch: Patch) -> Returned {
-        let Parts { world, running, live, .. } = &self.parts;
+        let Parts { revisions, events, running, live, .. } = &self.parts;
         let (body, handler, retry) = (&live.get(), self.handler(), self.record.retries);
+        let newest = revisions.newest().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?)));
+        // No attempt is made with an outdated declaration: the task is asked to stop.
+        let Some((world, target)) = newest else {
+            running.stopped.raised().await;
+            return Returned::cancelled("its declaration has changed");
+        };
         let call = Call {
-            target: handler.target,
+            target,
             subject: self.subject(),
             patch,
             retry,
@@ -245,25 +277,26 @@ impl<W: Effects> Task<W> {
             span: running.span.clone(),
         };
         running.gauge.calling(true);
-        world.events().emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
-        let returned = call_safely(&**world, handler, call).await;
-        world.events().emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
+        events.emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
+        let returned = call_safely(&*world, handler, call).await;
+        events.emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
         running.gauge.calling(false);
         returned
     }
 
     fn judge(&self, verdict: Verdict) -> (Outcome, Message) {
-        let now = self.parts.world.clock().now();
-        attempt::judge(self.handler(), &self.record, verdict, now, self.parts.shared.default_backoff)
+        let now = self.parts.clock.now();
+        let backoff = self.parts.revisions.newest().map_or(MIN_ERROR_DELAY, |(_, options)| options.default_backoff);
+        attempt::judge(self.handler(), &self.record, verdict, now, backoff)
     }
 
     fn emit_judged(&self, outcome: &Outcome) {
         let (body, handler, retry) = (&self.parts.live.get(), self.handler(), self.record.retries);
-        self.parts.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome });
+        self.parts.events.emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome });
     }
 
     fn conclude(&mut self, outcome: &Outcome) -> Attempted {
-        self.record = self.record.after(outcome, self.parts.world.clock().now());
+        self.record = self.record.after(outcome, self.parts.clock.now());
         if outcome.is_final { Attempted::Finished } else { Attempted::Retry(outcome.delay.unwrap_or_default()) }
     }
 
@@ -305,12 +338,13 @@ impl<W: Effects> Task<W> {
 
     /// Sends a patch once; returns `None` if the task is cancelled.
     async fn send_once(&self, patch: &Patch) -> Option<Result<Patch, Error>> {
-        let Parts { world, object, running, live, .. } = &self.parts;
+        let Parts { revisions, object, running, live, .. } = &self.parts;
         let (resource, body) = (object.resource(), live.get());
+        let (world, _) = revisions.newest()?;
         tokio::select! {
             biased;
             () = running.cancelled.requested() => None,
-            sent = patching::send(&**world, &resource, &body, patch) => {
+            sent = patching::send(&*world, &resource, &body, patch) => {
                 Some(sent.map(|applied| Patch { transforms: applied.remaining, ..Patch::default() }))
             }
         }
@@ -323,11 +357,11 @@ impl<W: Effects> Task<W> {
     }
 
     fn fresh_record(&self) -> Record {
-        Record::fresh(self.parts.world.clock().now(), None)
+        Record::fresh(self.parts.clock.now(), None)
     }
 
     fn now(&self) -> Now {
-        Now { elapsed: self.parts.origin.elapsed(), wall: self.parts.world.clock().now() }
+        Now { elapsed: self.parts.origin.elapsed(), wall: self.parts.clock.now() }
     }
 
     /// Sleeps until the task is asked to stop.
@@ -351,7 +385,7 @@ impl<W: Effects> Task<W> {
     }
 
     fn log(&self, message: &Message) {
-        self.parts.world.events().report_handling(&self.parts.live.get(), message);
+        self.parts.events.report_handling(&self.parts.live.get(), message);
     }
 }
 

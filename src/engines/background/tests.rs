@@ -77,7 +77,10 @@ impl World {
         let schedule = (on == On::Timer).then_some(Schedule { rhythm: Rhythm::Interval { pause, is_sharp: false }, idle: None });
         let metrics = Arc::new(OperatorMetrics::default().timer("t"));
         let options = BackgroundOptions {
-            tasks: HashMap::from([(0, Arc::new(TaskOptions { initial_delay: None, schedule, cancellation, metrics }))]),
+            tasks: HashMap::from([(
+                0,
+                Arc::new(TaskOptions { initial_delay: None, schedule, cancellation, metrics, fingerprint: Arc::from("1") }),
+            )]),
             instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
             default_backoff: Duration::from_secs(5),
             error_delays: [1, 2].map(Duration::from_secs).into(),

@@ -60,6 +60,11 @@ impl Poster {
         }
     }
 
+    /// Changes the settings, also of the task that posts.
+    pub fn configure(&self, posting: Posting) {
+        *self.posting.write() = Arc::new(posting);
+    }
+
     /// Tells whether log messages about objects are posted.
     pub fn posts_logs(&self) -> bool {
         let posting = self.posting.read();
@@ -111,6 +116,7 @@ impl Queue {
                 event = self.events.recv() => event,
             };
             let Some(event) = event else { break };
+            task.posting = Arc::clone(&self.posting.read());
             task.post(event).await;
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {

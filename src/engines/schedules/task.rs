@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -17,7 +18,6 @@ use crate::handling::schedule::{CronSchedule, Phase, Step};
 use crate::handling::timer::{MAX_TICK_SLEEP, Now};
 use crate::handling::{Handler, Message, Outcome, Record, attempt};
 use crate::kit::{Backoff, Stop};
-use crate::manifest::operator::Schedule;
 use crate::object::Patch;
 use crate::persistence::ScheduleRecord;
 use crate::script::{Call, Returned, Subject};
@@ -31,8 +31,10 @@ pub(super) struct Task {
     handler: Arc<Handler>,
     schedule: CronSchedule,
     context: ScheduleContext,
+    /// The newest revision of the operator: each attempt reads it once.
+    newest: watch::Receiver<Revision>,
     metrics: ScheduleMetrics,
-    stop: Stop,
+    ends: Ends,
     /// Ends a running call.
     cancelled: Stop,
     /// The beginning of the time of retries.
@@ -46,6 +48,35 @@ pub(super) struct Task {
     error_delays: Backoff,
     /// Whether the last attempt has succeeded.
     has_succeeded: bool,
+}
+
+/// What a schedule follows of a revision of the operator.
+#[derive(Clone)]
+pub(super) struct Revision {
+    pub handler: Arc<Handler>,
+    pub context: ScheduleContext,
+}
+
+/// The ends of a schedule. It has no further attempts then.
+pub(super) struct Ends {
+    /// The operator stops: a running call has a time limit.
+    pub stop: Stop,
+    /// The schedule is not declared any more: a running call ends by itself.
+    pub retired: Stop,
+}
+
+impl Ends {
+    fn is_requested(&self) -> bool {
+        self.stop.is_requested() || self.retired.is_requested()
+    }
+
+    async fn requested(&self) {
+        tokio::select! {
+            biased;
+            () = self.stop.requested() => {}
+            () = self.retired.requested() => {}
+        }
+    }
 }
 
 /// What is known of the store.
@@ -68,8 +99,8 @@ enum Synced {
 
 impl Task {
     /// Returns a schedule that begins.
-    pub(super) fn new(schedule: Schedule, context: ScheduleContext, stop: Stop, origin: Instant) -> Self {
-        let Schedule { handler, schedule } = schedule;
+    pub(super) fn new(schedule: CronSchedule, mut newest: watch::Receiver<Revision>, ends: Ends, origin: Instant) -> Self {
+        let Revision { handler, context } = newest.borrow_and_update().clone();
         let now = context.clock.now();
         Self {
             metrics: context.metrics.schedule(&handler.id),
@@ -79,10 +110,11 @@ impl Task {
             retry_at: Instant::now(),
             error_delays: Backoff::new(Arc::clone(&context.error_delays)),
             has_succeeded: false,
-            handler: Arc::new(handler),
+            handler,
             schedule,
             context,
-            stop,
+            newest,
+            ends,
             cancelled: Stop::new(),
             origin,
         }
@@ -91,7 +123,7 @@ impl Task {
     /// Runs until the stop is requested, or there are no further ticks.
     pub(super) async fn run(mut self) {
         self.context.events.emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
-        while !self.stop.is_requested() {
+        while !self.ends.is_requested() {
             let (phase, step) = self.schedule.next(self.phase, self.now());
             self.phase = phase;
             match step {
@@ -115,7 +147,7 @@ impl Task {
     async fn wait(&mut self, left: Duration) {
         let synced = tokio::select! {
             biased;
-            () = self.stop.requested() => return,
+            () = self.ends.requested() => return,
             () = tokio::time::sleep(left) => return,
             synced = self.sync() => synced,
         };
@@ -182,8 +214,11 @@ impl Task {
     async fn attempt(&mut self, tick: Timestamp) {
         tokio::select! {
             biased;
-            () = self.stop.requested() => return,
+            () = self.ends.requested() => return,
             () = self.context.readiness.ready() => {}
+        }
+        if self.newest.has_changed().unwrap_or_default() {
+            Revision { handler: self.handler, context: self.context } = self.newest.borrow_and_update().clone();
         }
         let (retry, events) = (self.record.retries, self.context.events.clone());
         if retry == 0 {
@@ -244,7 +279,7 @@ impl Task {
         };
         let mut called = std::pin::pin!(call_safely(&*self.context.scripts, &self.handler, call));
         let timeout = async {
-            self.stop.requested().await;
+            self.ends.stop.requested().await;
             tokio::time::sleep(self.context.exit_timeout).await;
         };
         tokio::select! {

@@ -13,8 +13,9 @@ use crate::kit::duration;
 use crate::object::Selector;
 use crate::object::quantity::Quantity;
 use crate::script::declaration::Declaration;
-use crate::script::functions::{moments, regexp, templates};
+use crate::script::functions::{moments, regexp, templates as template_function};
 use crate::script::problem::{Problem, Severity};
+use crate::script::template_files::Rendered;
 
 /// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
@@ -36,10 +37,28 @@ pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report)
     }
 }
 
+/// Returns the templates that code renders.
+pub(super) fn templates<'a>(codes: impl Iterator<Item = &'a Code>) -> Rendered {
+    let mut rendered = Rendered::default();
+    for code in codes {
+        for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
+            let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
+            if !namespace.is_empty() || name != "template" || code.functions(name).next().is_some() {
+                continue;
+            }
+            match arguments.first() {
+                Some(Argument::Text(text, _)) => drop(rendered.names.insert(text.clone())),
+                _ => rendered.is_open = true,
+            }
+        }
+    }
+    rendered
+}
+
 fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, count): (usize, usize), text: &str) -> Option<Wrong> {
     match (module, name, index) {
         (None, "template", 0) => {
-            let wrong = templates::check(&declaration.root, text).err()?;
+            let wrong = template_function::check(&declaration.root, text).err()?;
             Some((wrong.message, neighbour(&declaration.root, text).or(wrong.hint)))
         }
         (None, "env", 0) => forbidden_variable(declaration, text),

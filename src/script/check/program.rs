@@ -11,6 +11,7 @@ use super::source::{self, Source, spot_of};
 use crate::kit::source::{SourcePosition, SourceSpan};
 use crate::script::declaration::{Code as Declared, Declaration};
 use crate::script::files::Unreadable;
+use crate::script::imports::Targets;
 use crate::script::modules;
 use crate::script::problem::{Problem, Severity};
 use crate::script::program::name_of;
@@ -249,6 +250,20 @@ fn imports(code: &Code) -> impl Iterator<Item = (Option<&str>, &str, SourceSpan)
         What::Import { path, alias } => Some((path.as_deref(), alias.as_str(), spot_of(usage.position, "import".len()))),
         _ => None,
     })
+}
+
+/// Returns the files that code imports.
+pub(super) fn targets(code: &Code) -> Targets {
+    let mut targets = Targets::default();
+    for (path, _, _) in imports(code) {
+        match path.map(|path| code.target(path)) {
+            Some(Ok(file)) => drop(targets.files.insert(file)),
+            // A path that leads out of the root is an error.
+            Some(Err(_)) => {}
+            None => targets.is_open = true,
+        }
+    }
+    targets
 }
 
 fn named_files(declaration: &Declaration) -> Vec<(String, SourcePosition, Option<usize>)> {

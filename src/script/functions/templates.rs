@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
@@ -16,6 +17,7 @@ use crate::script::context::Context;
 use crate::script::convert;
 use crate::script::files::{self, Unreadable};
 use crate::script::script_error::Failure;
+use crate::script::template_files::Templates;
 
 /// Limit of steps of one rendering. A template that needs more has an endless loop.
 const FUEL: u64 = 5_000_000;
@@ -42,7 +44,7 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
         _ => return Err(Failure::argument("`template`: the values must be a map").into()),
     };
     let max = native.engine().max_string_size();
-    let rendered = render(context.root(), &file, &values, max)
+    let rendered = render(context.root(), context.templates(), &file, &values, max)
         .map_err(|message| allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused))?;
     bounded::pause()?;
     let documents: Vec<Parsed<false>> = yaml::parse_as(&rendered)
@@ -60,27 +62,30 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
 /// The problem.
 pub(crate) fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
     files::read(root, "template", file)?;
-    environment(root).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
+    environment(root, &Arc::default()).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
 }
 
-fn render(root: &Path, file: &str, values: &Value, max: usize) -> Result<String, String> {
+fn render(root: &Path, templates: &Arc<Templates>, file: &str, values: &Value, max: usize) -> Result<String, String> {
     let mut text = Text::up_to(max);
-    let environment = environment(root);
+    let environment = environment(root, templates);
     let template = environment.get_template(file);
     let rendered = template.and_then(|template| template.render_captured_to(template_limits::context(template_value(values)), &mut text));
     rendered.map_err(|error| explain(file, &error))?;
     Ok(text.into_string())
 }
 
-fn environment(root: &Path) -> Environment<'static> {
+fn environment(root: &Path, templates: &Arc<Templates>) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
     template_limits::set(&mut environment);
-    let root = root.to_owned();
+    let (root, templates) = (root.to_owned(), Arc::clone(templates));
     environment.set_loader(move |name| {
+        if let Some(text) = templates.get(name) {
+            return Ok(Some(text.to_string()));
+        }
         files::read(&root, "template", name).map(Some).map_err(|error| Error::new(ErrorKind::InvalidOperation, error.message))
     });
     environment

@@ -1,0 +1,446 @@
+//! Lets a new revision of a running operator take effect, after it was loaded completely.
+//!
+//! ```text
+//! load the scripts ──► compile them on all threads ──► fill added and changed indexes ──► take effect
+//! ```
+//!
+//! An error in any step leaves the running revision as it is. See `docs/design/reload.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+
+use crate::cluster::discovery;
+use crate::cluster::{self, Client, KnownObjects, Seen, Sink, Watcher};
+use crate::handling::Handler;
+use crate::kit::{Clock, Stop};
+use crate::manifest::fingerprint::{self, Fingerprint};
+use crate::manifest::operator::Moment;
+use crate::manifest::{Operator, Settings, settings_tree};
+use crate::object::{EventKind, Resource};
+use crate::script::{Installed, Object, Problem, Program};
+use crate::telemetry::OperatorMetrics;
+
+use super::live_effects::{Filling, HostScripts, LiveEffects};
+use super::observation::{Insights, Purposes};
+use super::observer::{Filled, Reviser};
+use super::precedence::Precedence;
+use super::revision::Revision;
+use super::worker::WorkerSettings;
+
+/// The pause before the kinds of the cluster are asked for again.
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(5);
+
+/// The failures of a list after which an index is left incomplete, as at the start.
+const MAX_LIST_FAILURES: usize = 5;
+
+/// The settings that are read only at the start, by section and key.
+const FIXED: [(&str, &str); 5] = [
+    ("queueing", "workerLimit"),
+    ("queueing", "exitTimeout"),
+    ("scanning", "disabled"),
+    ("networking", "connectTimeout"),
+    ("networking", "trustEnv"),
+];
+
+/// Why a revision does not take effect.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// Its scripts cannot be used.
+    #[error("the scripts have errors")]
+    Scripts(Vec<Problem>),
+    /// Its settings contradict those that the startup functions have assigned.
+    #[error("the settings do not fit those that the startup functions have assigned: {}", .0.join("; "))]
+    Settings(Vec<String>),
+    /// The operator ends.
+    #[error("the operator ends")]
+    Ended,
+}
+
+/// The end of a reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reloaded {
+    /// The files have not changed.
+    Unchanged,
+    /// This revision has taken effect.
+    Changed(String),
+}
+
+/// A handle that reloads a running operator. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reloader(mpsc::Sender<Request>);
+
+/// The requests to reload an operator.
+#[derive(Debug)]
+pub struct Reloads(mpsc::Receiver<Request>);
+
+#[derive(Debug)]
+struct Request {
+    operator: Box<Operator>,
+    earlier: Precedence,
+    reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
+}
+
+/// Returns the handle that reloads an operator, and the receiver of its requests.
+pub fn channel() -> (Reloader, Reloads) {
+    let (sender, receiver) = mpsc::channel(1);
+    (Reloader(sender), Reloads(receiver))
+}
+
+impl Reloader {
+    /// Loads the scripts of an operator's new declaration, and lets it take effect. Waits while the operator starts.
+    ///
+    /// `earlier` has the operators of the process that come before this one.
+    ///
+    /// # Errors
+    /// If the revision cannot take effect. The running one is left as it is.
+    pub async fn reload(&self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { operator: Box::new(operator), earlier, reply };
+        self.0.send(request).await.map_err(|_| ReloadError::Ended)?;
+        answer.await.unwrap_or(Err(ReloadError::Ended))
+    }
+}
+
+impl Reloads {
+    /// Answers all requests, one after another; never ends.
+    pub(super) async fn answer(&mut self, revising: &mut impl Revising) {
+        while let Some(Request { operator, earlier, reply }) = self.0.recv().await {
+            let reloaded = revising.reload(*operator, earlier).await;
+            // The asking one may be gone.
+            let _ = reply.send(reloaded);
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A running operator that can be reloaded.
+pub(super) trait Revising {
+    /// Reloads it.
+    async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError>;
+}
+
+/// What is remembered of the loaded revision.
+pub(super) struct Loaded {
+    /// The digest of its files.
+    pub revision: String,
+    /// The digests of the handlers of each index.
+    indexes: BTreeMap<String, Vec<Fingerprint>>,
+    startup: StartupSettings,
+    /// The settings that cannot follow, as they were told.
+    told: BTreeMap<(&'static str, &'static str), Value>,
+}
+
+impl Loaded {
+    /// Describes the first revision. `settings` are those after the startup.
+    pub(super) fn first(operator: &Operator, program: &Program, settings: &Settings) -> Self {
+        let startup = StartupSettings::of(&operator.settings, settings);
+        Self { revision: operator.revision(program), indexes: indexes_of(operator, program), startup, told: BTreeMap::new() }
+    }
+
+    /// Returns the settings of a new revision: those of its manifest, with what the startup functions have assigned.
+    ///
+    /// # Errors
+    /// The mistakes, if they do not fit together.
+    pub(super) fn settings_of(&self, operator: &Operator) -> Result<Settings, ReloadError> {
+        self.startup.laid_over(&operator.settings).map_err(ReloadError::Settings)
+    }
+
+    /// Warns of changes that need a restart, each once.
+    pub(super) fn warn_of_fixed_settings(&mut self, operator: &str, settings: &Settings) {
+        let tree = settings_tree::to_value(settings);
+        for (section, key) in FIXED {
+            let (value, started_with) = (&tree[section][key], &self.startup.at_start[section][key]);
+            if self.told.get(&(section, key)).unwrap_or(started_with) == value {
+                continue;
+            }
+            self.told.insert((section, key), value.clone());
+            if value != started_with {
+                warn!(
+                    target: "kopfd::reload",
+                    "The setting {section}.{key} of operator '{operator}' is read only at the start. Restart it to change {started_with} to {value}."
+                );
+            }
+        }
+    }
+}
+
+/// What the startup functions have assigned.
+struct StartupSettings {
+    /// All settings after the startup.
+    at_start: Value,
+    /// The assigned ones, by section and key.
+    assigned: Vec<(String, String, Value)>,
+}
+
+impl StartupSettings {
+    fn of(declared: &Settings, after: &Settings) -> Self {
+        let (declared, at_start) = (settings_tree::to_value(declared), settings_tree::to_value(after));
+        let sections = at_start.as_object().into_iter().flatten();
+        let all =
+            sections.flat_map(|(section, keys)| keys.as_object().into_iter().flatten().map(move |(key, value)| (section, key, value)));
+        let assigned = all.filter(|(section, key, value)| declared[section.as_str()][key.as_str()] != **value);
+        let assigned = assigned.map(|(section, key, value)| (section.clone(), key.clone(), value.clone())).collect();
+        Self { at_start, assigned }
+    }
+
+    fn laid_over(&self, declared: &Settings) -> Result<Settings, Vec<String>> {
+        if self.assigned.is_empty() {
+            return Ok(declared.clone());
+        }
+        let mut tree = settings_tree::to_value(declared);
+        for (section, key, value) in &self.assigned {
+            tree[section.as_str()][key.as_str()] = value.clone();
+        }
+        settings_tree::from_value(&tree)
+    }
+}
+
+fn indexes_of(operator: &Operator, program: &Program) -> BTreeMap<String, Vec<Fingerprint>> {
+    let mut indexes: BTreeMap<String, Vec<Fingerprint>> = BTreeMap::new();
+    for handler in &operator.indexes {
+        indexes.entry(handler.id.clone()).or_default().push(fingerprint::of_handler(handler, program));
+    }
+    indexes
+}
+
+/// The ground on which a new revision of an operator is prepared.
+pub(super) struct Preparation<'a> {
+    /// The running revision.
+    pub reviser: &'a Reviser<LiveEffects>,
+    /// The connection to the cluster.
+    pub client: &'a Client,
+    /// The metrics of the operator.
+    pub metrics: &'a OperatorMetrics,
+    /// Requested when the operator ends.
+    pub stop: &'a Stop,
+}
+
+/// A revision that is ready to take effect.
+pub(super) struct Prepared {
+    pub revision: Revision<LiveEffects>,
+    pub program: Arc<Program>,
+    pub settings: Settings,
+    pub filled: Vec<Filled>,
+}
+
+impl Preparation<'_> {
+    /// Compiles the scripts of a revision, and fills its added and changed indexes. Nothing takes effect.
+    ///
+    /// # Errors
+    /// If it has errors, or the operator ends meanwhile.
+    pub(super) async fn prepare(&self, operator: &Operator, program: Program, loaded: &mut Loaded) -> Result<Prepared, ReloadError> {
+        let settings = loaded.settings_of(operator)?;
+        let newest = self.reviser.newest();
+        let indexes = indexes_of(operator, &program);
+        let is_changed = |name: &str| indexes.get(name) != loaded.indexes.get(name);
+        let program = Arc::new(program);
+        let installed = self.install(&newest.world, &program, is_changed).await?;
+        let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.world.scripts().host), installed, self.metrics));
+        let world = Arc::new(newest.world.next(scripts, is_changed));
+        let changed = operator.indexes.iter().filter(|handler| is_changed(&handler.id)).cloned().map(Arc::new).collect();
+        let filled = self.fill(&operator.name, &newest.world, &world, changed, &settings).await?;
+        let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
+        loaded.indexes = indexes;
+        let revision = Revision {
+            number: newest.number + 1,
+            world,
+            handlers,
+            storages: Arc::new(settings.persistence.storages.clone()),
+            lifecycle: settings.execution.lifecycle,
+            default_backoff: settings.execution.default_backoff,
+            sub_defaults: operator.defaults.clone(),
+            settings: Arc::new(WorkerSettings::of(&settings)),
+        };
+        Ok(Prepared { revision, program, settings, filled })
+    }
+
+    async fn install(
+        &self,
+        world: &LiveEffects,
+        program: &Arc<Program>,
+        is_changed: impl Fn(&str) -> bool,
+    ) -> Result<Installed, ReloadError> {
+        let before = world.scripts();
+        let indexes = before.installed.indexes().next(&program.declaration.indexes, |name| !is_changed(name));
+        before.host.install_with(Arc::clone(program), indexes).await.map_err(ReloadError::Scripts)
+    }
+
+    /// Fills changed indexes by lists of all their kinds, while events are passed on to them.
+    async fn fill(
+        &self,
+        operator: &str,
+        before: &LiveEffects,
+        next: &Arc<LiveEffects>,
+        handlers: Vec<Arc<Handler>>,
+        settings: &Settings,
+    ) -> Result<Vec<Filled>, ReloadError> {
+        let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref));
+        let is_needed = !handlers.is_empty();
+        let filling = Arc::new(Filling::new(Arc::clone(next), handlers, settings.execution.default_backoff));
+        before.fill(Arc::clone(&filling));
+        let mut filled = Vec::new();
+        if !is_needed {
+            return Ok(filled);
+        }
+        for resource in self.resources_of(&purposes).await? {
+            for namespace in self.reviser.namespaces_of(&resource) {
+                let known = self.list(operator, &filling, &resource, namespace.as_deref()).await?;
+                filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
+            }
+        }
+        Ok(filled)
+    }
+
+    async fn resources_of(&self, purposes: &Purposes) -> Result<BTreeSet<Arc<Resource>>, ReloadError> {
+        let groups = purposes.groups().map(|groups| groups.into_iter().map(str::to_owned).collect());
+        loop {
+            let scan = tokio::select! {
+                biased;
+                () = self.stop.requested() => return Err(ReloadError::Ended),
+                scan = discovery::scan(self.client, groups.as_ref()) => scan,
+            };
+            match scan {
+                Ok(scan) => {
+                    let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
+                    let mut insights = Insights::default();
+                    // What cannot be served is told when the revision takes effect.
+                    let _ = insights.revise(purposes, None, &discovered);
+                    return Ok(insights.watched);
+                }
+                Err(failure) => {
+                    warn!(target: "kopfd::reload", error = failure.chain(), "Cannot look at the kinds of the cluster, whose objects are to be indexed. Will look again.");
+                    tokio::select! {
+                        biased;
+                        () = self.stop.requested() => return Err(ReloadError::Ended),
+                        () = tokio::time::sleep(DISCOVERY_PAUSE) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Indexes all objects of a kind. Returns nothing if it cannot be listed.
+    async fn list(
+        &self,
+        operator: &str,
+        filling: &Filling,
+        resource: &Arc<Resource>,
+        namespace: Option<&str>,
+    ) -> Result<Option<KnownObjects>, ReloadError> {
+        let Ok(mut watcher) = Watcher::new(self.client.clone(), (**resource).clone(), namespace) else { return Ok(None) };
+        let end = self.stop.child();
+        let mut sink = FillSink { operator, filling, resource, stop: self.stop, end: end.clone(), is_complete: false, failures: 0 };
+        watcher.run(&mut sink, &end).await;
+        if self.stop.is_requested() {
+            return Err(ReloadError::Ended);
+        }
+        Ok(sink.is_complete.then(|| watcher.into_known()))
+    }
+}
+
+/// Indexes the objects of one list.
+struct FillSink<'a> {
+    operator: &'a str,
+    filling: &'a Filling,
+    resource: &'a Arc<Resource>,
+    stop: &'a Stop,
+    /// Ends the watcher.
+    end: Stop,
+    is_complete: bool,
+    failures: usize,
+}
+
+impl Sink for FillSink<'_> {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        // An object that cannot be read is not indexed, and is reported by its worker.
+        let Ok(body) = seen.body() else { return };
+        if self.is_complete || seen.event_kind != EventKind::Listed {
+            return;
+        }
+        let memo = self.filling.memo(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
+        let object = Object { resource: Arc::clone(self.resource), body, memo };
+        if let Err(failure) = self.filling.add(&object, self.stop).await {
+            warn!(
+                target: "kopfd::reload",
+                resource = %self.resource,
+                namespace = object.body.namespace(),
+                name = object.body.name(),
+                "The object cannot be indexed: {failure}"
+            );
+        }
+    }
+
+    async fn listed(&mut self) {
+        self.is_complete = true;
+        self.end.request("the objects are indexed");
+    }
+
+    fn request_failed(&mut self, failure: &cluster::Error) {
+        self.failures += 1;
+        let is_refused = failure.status().is_some_and(|status| status < 429);
+        if is_refused || self.failures >= MAX_LIST_FAILURES {
+            error!(
+                target: "kopfd::reload",
+                resource = %self.resource,
+                error = failure.chain(),
+                "The kind cannot be listed, so its indexes are incomplete until it can."
+            );
+            self.end.request("the kind cannot be listed");
+        }
+    }
+}
+
+/// Tells that a revision has taken effect.
+pub(super) fn report(operator: &str, before: &str, after: &str, metrics: &OperatorMetrics, clock: &Clock) {
+    metrics.loaded(after, clock.now());
+    info!(target: "kopfd::reload", revision = after, before, "Operator '{operator}' is reloaded: revision {after} has taken effect.");
+}
+
+/// Warns if login functions were added or removed: how an operator logs in is decided at its start.
+pub(super) fn warn_of_login(operator: &Operator, had_login: bool) {
+    let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
+    if has_login != had_login {
+        let what = if has_login { "added" } else { "removed" };
+        warn!(target: "kopfd::reload", "Login functions were {what}. Restart operator '{}' to log in by another way.", operator.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_startup_has_assigned_is_laid_over_the_settings_of_a_new_manifest() {
+        let mut after = Settings::default();
+        after.posting.level = 40;
+        after.execution.default_backoff = Duration::from_secs(7);
+        let startup = StartupSettings::of(&Settings::default(), &after);
+        let mut declared = Settings::default();
+        declared.posting.enabled = false;
+        declared.execution.default_backoff = Duration::from_secs(9);
+        let laid_over = startup.laid_over(&declared).unwrap();
+        let mut expected = declared;
+        expected.posting.level = 40;
+        expected.execution.default_backoff = Duration::from_secs(7);
+        assert_eq!(laid_over, expected);
+    }
+
+    #[test]
+    fn settings_that_cannot_follow_are_told_once_for_each_change() {
+        let (messages, _guard) = crate::telemetry::collect_messages(tracing::Level::WARN);
+        let operator = Operator::default();
+        let mut loaded = Loaded::first(&operator, &Program::default(), &Settings::default());
+        let mut limited = Settings::default();
+        limited.queueing.worker_limit = Some(3);
+        for settings in [&Settings::default(), &limited, &limited, &Settings::default(), &limited] {
+            loaded.warn_of_fixed_settings("demo", settings);
+        }
+        let line = "The setting queueing.workerLimit of operator 'demo' is read only at the start. Restart it to change null to 3.";
+        assert_eq!(*messages.lock(), [line, line]);
+    }
+}
