@@ -177,6 +177,7 @@ impl Cluster {
         let monitor = Arc::new(ActivityMonitor::default());
         let declared = Declared {
             name: Arc::from("demo"),
+            revision: Arc::from("0"),
             handlers: vec![Arc::new(Handler { selectors, ..Handler::simple("seen", On::Event) })],
             storages: Arc::default(),
             lifecycle: Lifecycle::default(),
@@ -575,6 +576,7 @@ fn next_revision(reviser: &Reviser<World>, handlers: &[(&str, &str, On)]) -> Rev
     });
     Revision {
         number: newest.number + 1,
+        digest: Arc::from((newest.number + 1).to_string()),
         world: Arc::clone(&newest.world),
         handlers: handlers.collect(),
         storages: Arc::clone(&newest.storages),

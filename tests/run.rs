@@ -323,6 +323,9 @@ fn every_line_of_a_json_log_is_an_object_whatever_a_script_logs() {
     for text in texts {
         assert!(messages.contains(&text), "{text:?} is not in {messages:#?}");
     }
+    let revisions: BTreeSet<&str> =
+        lines.iter().filter(|line| line["about"]["name"] == "hostile").map(|line| line["revision"].as_str().unwrap_or_default()).collect();
+    assert!(revisions.len() == 1 && revisions.iter().all(|revision| revision.len() == 12), "{revisions:?}");
 }
 
 /// A form of an option: on the command line, or in the environment.

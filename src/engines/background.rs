@@ -205,6 +205,7 @@ impl<W: Effects + 'static> Shared<W> {
         let Some((world, newest)) = self.revisions.newest() else { return };
         let Some(options) = newest.tasks.get(&handler.target) else { return };
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
+        span.record("revision", &*newest.revision);
         let (cancellation, instant_exit) = (options.cancellation, newest.instant_exit);
         let (fingerprint, gauge) = (Arc::clone(&options.fingerprint), options.metrics.task());
         let reports = Reports { fingerprint, events: world.events().clone(), gauge };

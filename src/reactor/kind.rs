@@ -73,7 +73,7 @@ impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind without objects, of an operator whose revision never changes.
     pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         let resource = Arc::clone(&served.resource);
-        let revisions = KindRevisions::fixed(Serving { revision: 0, world, served, settings }, Arc::default());
+        let revisions = KindRevisions::fixed(Serving { revision: 0, digest: Arc::default(), world, served, settings }, Arc::default());
         Self::following(resource, revisions, worker_limit, operator)
     }
 
@@ -239,6 +239,7 @@ impl<W: Effects> Drop for Claim<W> {
 async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
     let serving = kind.revisions.newest();
+    span.record("revision", &*serving.digest);
     let is_held = kind.holds_events(&serving);
     let mut worker = Worker {
         revisions: Arc::clone(&kind.revisions),

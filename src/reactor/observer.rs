@@ -61,6 +61,8 @@ pub enum Scope {
 pub struct Declared {
     /// The operator's name.
     pub name: Arc<str>,
+    /// The digest of its files.
+    pub revision: Arc<str>,
     /// The handlers.
     pub handlers: Vec<Arc<Handler>>,
     /// The storages of the operator's state.
@@ -219,6 +221,7 @@ impl<W: Effects + 'static> Observer<W> {
         let starting = world.readiness().map(Readiness::block);
         let revisions = Arc::new(Revisions::new(Revision {
             number: 0,
+            digest: Arc::clone(&declared.revision),
             world: Arc::clone(&world),
             handlers: declared.handlers.clone(),
             storages: Arc::clone(&declared.storages),

@@ -278,6 +278,7 @@ async fn run(
     let program = Arc::clone(started.scripts.installed.program());
     let loaded = Loaded::first(&operator, &program, &settings);
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &metrics);
+    let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let Operator { name, defaults, schedules, .. } = operator;
     let Started { scripts, client, kinds, activities, events, log, poster, posted } = started;
@@ -311,6 +312,7 @@ async fn run(
     };
     let earlier = shared.precedence.before(&name);
     let declared = Declared {
+        revision: loaded.revision.as_str().into(),
         earlier,
         sub_defaults: defaults,
         monitor: shared.monitor.clone(),
@@ -399,6 +401,7 @@ impl RunningOperator {
         let Prepared { revision, program, settings, filled } = prepared;
         let world = Arc::clone(&revision.world);
         let options = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &self.metrics);
+        let options = BackgroundOptions { revision: Arc::clone(&revision.digest), ..options };
         if let Some(background) = world.background() {
             background.revise(revision.number, Arc::downgrade(&world), options);
         }
@@ -441,6 +444,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
     let Settings { queueing, persistence, execution, scanning, .. } = settings;
     Declared {
         name: Arc::from(name),
+        revision: Arc::default(),
         handlers: handlers.into_iter().map(Arc::new).collect(),
         storages: Arc::new(persistence.storages.clone()),
         lifecycle: execution.lifecycle,

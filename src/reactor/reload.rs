@@ -248,6 +248,7 @@ impl Preparation<'_> {
         loaded.indexes = indexes;
         let revision = Revision {
             number: newest.number + 1,
+            digest: operator.revision(&program).into(),
             world,
             handlers,
             storages: Arc::new(settings.persistence.storages.clone()),

@@ -21,6 +21,8 @@ use super::worker_settings::WorkerSettings;
 pub struct Revision<W> {
     /// Its number, which grows; 0 for the revision that the operator starts with.
     pub number: u32,
+    /// The digest of its files.
+    pub digest: Arc<str>,
     /// The effects: they call the scripts of this revision.
     pub world: Arc<W>,
     /// The handlers.
@@ -68,6 +70,8 @@ impl<W> Revisions<W> {
 pub struct Serving<W> {
     /// The number of the revision.
     pub revision: u32,
+    /// The digest of its files.
+    pub digest: Arc<str>,
     /// The effects.
     pub world: Arc<W>,
     /// The kind and its handlers.
@@ -131,6 +135,7 @@ fn serve<W>(revision: &Revision<W>, resource: Arc<Resource>, memories: &Memories
         .with_sub_defaults(revision.sub_defaults.clone());
     Serving {
         revision: revision.number,
+        digest: Arc::clone(&revision.digest),
         world: Arc::clone(&revision.world),
         served: Arc::new(served),
         settings: Arc::clone(&revision.settings),
@@ -180,6 +185,7 @@ mod tests {
     fn revision(number: u32, handlers: &[(&str, On)]) -> Revision<u32> {
         Revision {
             number,
+            digest: Arc::default(),
             world: Arc::new(number),
             handlers: handlers.iter().map(|(id, on)| Arc::new(Handler::simple(id, *on))).collect(),
             storages: Arc::default(),

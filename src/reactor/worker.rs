@@ -119,6 +119,7 @@ impl<W: Effects> Worker<W> {
         if newest.revision != self.serving.revision {
             // The new revision has to see the object, even if the old one has nothing more to do with it.
             self.expected.echo = None;
+            self.span.record("revision", &*newest.digest);
             self.serving = newest;
         }
         true

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id};
+use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
@@ -92,6 +92,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, F: Fn(Line) + 'static> Layer<S> for
         store_reference(attributes, id, &context);
     }
 
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        renew_reference(values, id, &context);
+    }
+
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         (self.callback)(line_of(event, &context, &self.clock));
     }
@@ -106,6 +110,15 @@ fn store_reference<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attribut
     attributes.record(&mut reference);
     if let Some(span) = context.span(id) {
         span.extensions_mut().insert(reference);
+    }
+}
+
+/// Changes the stored object reference of a span.
+fn renew_reference<S: Subscriber + for<'a> LookupSpan<'a>>(values: &Record<'_>, id: &Id, context: &Context<'_, S>) {
+    if let Some(span) = context.span(id)
+        && let Some(reference) = span.extensions_mut().get_mut::<ObjectReference>()
+    {
+        values.record(reference);
     }
 }
 
@@ -129,6 +142,10 @@ fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         store_reference(attributes, id, &context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        renew_reference(values, id, &context);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {

@@ -105,6 +105,9 @@ impl Line {
         map.entry("severity".to_owned()).or_insert_with(|| Value::String(severity(self.level).to_owned()));
         if let Some(object) = &self.object {
             map.insert(reference_key.to_owned(), object.to_json());
+            if let Some(revision) = &object.revision {
+                map.entry("revision".to_owned()).or_insert_with(|| Value::String(revision.clone()));
+            }
         }
         Value::Object(map).to_string()
     }
@@ -159,13 +162,27 @@ mod tests {
 
     fn reference() -> ObjectReference {
         let text = |text: &str| text.to_owned();
-        ObjectReference { api_version: text("v1"), kind: text("Pod"), name: text("p"), uid: None, namespace: Some(text("ns")) }
+        ObjectReference {
+            api_version: text("v1"),
+            kind: text("Pod"),
+            name: text("p"),
+            uid: None,
+            namespace: Some(text("ns")),
+            revision: None,
+        }
     }
 
     #[test]
     fn full_lines_have_columns() {
         let printed = line(Some(reference())).print(Format::Full, "object", true);
         assert!(printed.ends_with("56,789] kopfd.objects        [WARNING ] [ns/p] Handler 'f' failed."), "{printed}");
+    }
+
+    #[test]
+    fn json_lines_about_an_object_name_the_revision_that_handles_it() {
+        let reference = ObjectReference { revision: Some("r1".to_owned()), ..reference() };
+        assert!(line(Some(reference.clone())).print(Format::Json, "object", true).contains("\"revision\":\"r1\""));
+        assert!(!line(Some(reference)).print(Format::Full, "object", true).contains("r1"));
     }
 
     #[test]

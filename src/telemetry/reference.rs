@@ -19,12 +19,14 @@ pub struct ObjectReference {
     pub uid: Option<String>,
     /// `None` for cluster-scoped objects.
     pub namespace: Option<String>,
+    /// The revision of the operator that handles the object; `None` before it does.
+    pub revision: Option<String>,
 }
 
-/// Returns the span for all log lines about an object.
+/// Returns the span for all log lines about an object. Its field `revision` is recorded later, and may change.
 pub fn object_span(resource: &Resource, namespace: Option<&str>, name: &str, uid: &str) -> Span {
     let (api_version, kind) = (resource.api_version(), resource.kind.as_str());
-    tracing::error_span!(target: "kopfd::objects", "object", api_version, kind, name, uid, namespace)
+    tracing::error_span!(target: "kopfd::objects", "object", api_version, kind, name, uid, namespace, revision = tracing::field::Empty)
 }
 
 impl ObjectReference {
@@ -53,6 +55,7 @@ impl Visit for ObjectReference {
             "name" => self.name = value,
             "uid" => self.uid = Some(value),
             "namespace" => self.namespace = Some(value),
+            "revision" => self.revision = Some(value),
             _ => {}
         }
     }

@@ -92,6 +92,7 @@ impl Scene {
     pub(crate) fn worker(&self) -> Worker<ScriptedWorld> {
         let serving = || Serving {
             revision: 0,
+            digest: Arc::default(),
             world: Arc::clone(&self.world),
             served: Arc::clone(&self.served),
             settings: Arc::clone(&self.settings),

@@ -223,6 +223,7 @@ fn background_options(handlers: &[Arc<Handler>], scripts: &[Script]) -> Backgrou
     BackgroundOptions {
         tasks: daemons.map(|handler| (handler.target, Arc::new(options(handler)))).collect(),
         instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
+        revision: Arc::default(),
         default_backoff: TEMPORARY_DELAY,
         error_delays: [].into(),
     }

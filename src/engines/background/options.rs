@@ -28,6 +28,8 @@ pub struct BackgroundOptions {
     pub tasks: HashMap<usize, Arc<TaskOptions>>,
     /// The wait for stopped tasks that end at once.
     pub instant_exit: InstantExit,
+    /// The digest of the operator's files, for log lines.
+    pub revision: Arc<str>,
     /// The pause between attempts after arbitrary errors.
     pub default_backoff: Duration,
     /// The pauses after the first, second, … patch in a row that failed.
@@ -93,6 +95,7 @@ impl BackgroundOptions {
                 turns: turns.unwrap_or_default(),
                 grace: turns.map_or(Duration::ZERO, |_| GRACE),
             },
+            revision: Arc::default(),
             default_backoff: settings.execution.default_backoff,
             error_delays: settings.queueing.error_delays.clone().into(),
         }

@@ -259,12 +259,13 @@ impl<W: Effects> Task<W> {
     async fn call(&self, patch: Patch) -> Returned {
         let Parts { revisions, events, running, live, .. } = &self.parts;
         let (body, handler, retry) = (&live.get(), self.handler(), self.record.retries);
-        let newest = revisions.newest().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?)));
+        let newest = revisions.newest().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?, options)));
         // No attempt is made with an outdated declaration: the task is asked to stop.
-        let Some((world, target)) = newest else {
+        let Some((world, target, options)) = newest else {
             running.stopped.raised().await;
             return Returned::cancelled("its declaration has changed");
         };
+        running.span.record("revision", &*options.revision);
         let call = Call {
             target,
             subject: self.subject(),

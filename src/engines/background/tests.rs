@@ -82,6 +82,7 @@ impl World {
                 Arc::new(TaskOptions { initial_delay: None, schedule, cancellation, metrics, fingerprint: Arc::from("1") }),
             )]),
             instant_exit: InstantExit { timeout: None, turns: 10, grace: Duration::ZERO },
+            revision: Arc::default(),
             default_backoff: Duration::from_secs(5),
             error_delays: [1, 2].map(Duration::from_secs).into(),
         };
