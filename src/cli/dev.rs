@@ -1,5 +1,4 @@
-//! `kopfd dev`: runs operators on the embedded API server, shows what they do, and reloads them when their files
-//! change.
+//! `kopfd dev`: runs operators on the embedded API server, and shows what they do. They and their objects follow their files.
 
 mod objects;
 

@@ -204,16 +204,6 @@ impl ActivityMonitor {
         self.indexes.lock().clone()
     }
 
-    /// Clears the state of operators that are replaced by others.
-    pub fn begin_anew(&self) {
-        self.observers.store(0, Ordering::SeqCst);
-        self.timer_calls.store(0, Ordering::SeqCst);
-        self.unsynced.lock().clear();
-        self.unserved.lock().clear();
-        self.indexes.lock().clear();
-        self.pending.clear();
-    }
-
     /// Waits until this many operators watch.
     pub async fn ready(&self, operators: usize) {
         while !self.is_ready(operators) {
@@ -391,10 +381,6 @@ mod tests {
         assert!(!monitor.is_ready(1), "a list is missing");
         monitor.listed();
         assert!(monitor.is_ready(1) && !monitor.is_ready(2));
-        monitor.not_served("demo", ["no such kind".to_owned()]);
-        monitor.pending.called(&handler(), &backup());
-        monitor.begin_anew();
-        assert!(!monitor.is_ready(1) && monitor.unserved().is_empty() && monitor.pending.all().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,11 +59,6 @@ impl PendingHandlers {
         self.all.lock().retain(|key, _| key.0 != uid);
     }
 
-    /// Forgets all handlers.
-    pub fn clear(&self) {
-        self.all.lock().clear();
-    }
-
     /// Returns the pending handlers.
     pub fn all(&self) -> Vec<Pending> {
         self.all.lock().values().cloned().collect()
