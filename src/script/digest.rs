@@ -15,7 +15,7 @@ pub fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 ///
 /// # Errors
 /// The first error among them.
-pub(super) fn sha256_of<'a, E>(pieces: &mut dyn Iterator<Item = Result<&'a [u8], E>>) -> Result<String, E> {
+pub(super) fn sha256_of<E>(pieces: &mut dyn Iterator<Item = Result<&[u8], E>>) -> Result<String, E> {
     let mut hasher = Sha256::new();
     for piece in pieces {
         hasher.update(piece?);
