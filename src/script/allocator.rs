@@ -54,10 +54,14 @@ pub(super) fn switch(account: Account) -> Account {
     Account { live: LIVE.replace(live), total: TOTAL.replace(total), limit: LIMIT.replace(limit), refused: REFUSED.replace(refused) }
 }
 
-/// Returns the limit that the running call has exceeded, if it has: it holds too much, or a function has refused to hold more.
+/// Returns the limit that the running call has exceeded, if it has: it holds too much, or a function has refused to hold more. Freeing memory
+/// does not undo that.
 #[inline(never)]
 pub(super) fn exceeded() -> Option<Limit> {
-    if LIVE.get() > LIMIT.get() { Some(Limit::Memory) } else { REFUSED.get() }
+    if LIVE.get() > LIMIT.get() {
+        refuse(Limit::Memory);
+    }
+    REFUSED.get()
 }
 
 /// Tells whether the running call may hold this many bytes more. If not, it is ended before its next operation.
