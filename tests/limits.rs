@@ -253,7 +253,7 @@ fn an_overflow_of_the_stack_names_the_script_before_the_process_ends() {
 fn overflow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let nested = format!("{}this{}", "[".repeat(20), "]".repeat(20));
+        let nested = format!("{}this{}", "[".repeat(8), "]".repeat(8));
         let operator = Operator::new(&format!("fn deepen() {{ loop {{ this = {nested}; }} }}")).runs("let a = []; a.deepen();");
         let options = Options { threads: Threads::Own(1), ..Options::default() };
         let world = operator.start_at(options, Clock::system()).await.unwrap();
