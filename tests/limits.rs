@@ -5,7 +5,7 @@
 //! `limit` (with `line`, the line of the body, or of `main` if there is one, at which the call
 //! ends; `inline: true` means the body in any case), `fails` (a part of the text of an ordinary error), `refused` (a part
 //! of the text of an error when the scripts are loaded), or `ends: true` for a script that does no harm. `times` repeats the call.
-#![expect(clippy::unwrap_used, reason = "these are tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "these are tests, which tell what they do before the process may die")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

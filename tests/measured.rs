@@ -7,7 +7,7 @@ mod limits;
 mod script_sleepers;
 mod soak;
 #[path = "script/world.rs"]
-#[expect(dead_code, reason = "the other tests of scripts use the rest")]
+#[expect(dead_code, clippy::unwrap_used, reason = "a test helper; the other tests of scripts use the rest")]
 mod world;
 
 /// The allocator of the binary.

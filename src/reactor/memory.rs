@@ -75,16 +75,13 @@ impl Memories {
     /// first seen in a list, and what the operator's memo was then.
     pub fn notice(&self, uid: &str, by_listing: bool, operator_memo: impl FnOnce() -> Arc<OperatorMemo>) -> Noticed {
         let Table { entries, origins } = &mut *self.table.lock();
-        let (flags, number) = match entries.get(uid) {
-            Some(entry) => (entry.flags, entry.origin),
-            None => {
-                let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
-                let number = origins.take(operator_memo(), self.declared.lock().revision);
-                entries.insert(uid.into(), Entry { flags, origin: number, retry_state: None });
-                (flags, number)
-            }
-        };
-        Noticed { flags, operator_memo: Arc::clone(&origins.get(number).operator_memo) }
+        if !entries.contains_key(uid) {
+            let flags = cause::Memory { noticed_by_listing: by_listing, fully_handled_once: false };
+            let origin = origins.take(operator_memo(), self.declared.lock().revision);
+            entries.insert(uid.into(), Entry { flags, origin, retry_state: None });
+        }
+        let entry = &entries[uid];
+        Noticed { flags: entry.flags, operator_memo: Arc::clone(&origins.get(entry.origin).operator_memo) }
     }
 
     /// Records the ids of the handlers of resumptions in a revision.
