@@ -8,8 +8,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rhai::{Array, Dynamic, Map};
 
-use super::convert;
-use super::json::NotJson;
 use super::plain::Plain;
 
 pub(super) mod methods;
@@ -120,24 +118,21 @@ impl Memos {
         }
     }
 
-    /// Sets a value, unless the memo would be larger than `limit` bytes, or all memos larger than allowed.
-    fn insert(&self, owner: &MemoOwner, key: &str, value: &Dynamic, limit: usize) -> Result<Result<(), TooLarge>, NotJson> {
-        match owner {
-            MemoOwner::Operator => {
-                let data = convert::to_data(value)?;
-                let size = |(key, data): (&Arc<str>, &Plain)| key.len() + BYTES_PER_ENTRY + data.size();
-                let others: usize = self.operator.read().0.iter().filter(|(known, _)| &***known != key).map(size).sum();
-                if others + size((&key.into(), &data)) > limit {
-                    return Ok(Err(TooLarge));
-                }
-                self.change_operator(|values| drop(values.insert(key.into(), data)));
-                Ok(Ok(()))
-            }
-            MemoOwner::Object(memo) => {
-                let value = convert::to_plain(value)?;
-                Ok(self.change_object(memo, key, Some(value), limit))
-            }
+    /// Sets a value of the operator's memo, unless the memo would be larger than `limit` bytes.
+    fn insert_for_operator(&self, key: &str, data: Plain, limit: usize) -> Result<(), TooLarge> {
+        let size = |(key, data): (&Arc<str>, &Plain)| key.len() + BYTES_PER_ENTRY + data.size();
+        let others: usize = self.operator.read().0.iter().filter(|(known, _)| &***known != key).map(size).sum();
+        if others + size((&key.into(), &data)) > limit {
+            return Err(TooLarge);
         }
+        self.change_operator(|values| drop(values.insert(key.into(), data)));
+        Ok(())
+    }
+
+    /// Sets a value of an object's memo, which is plain data, unless the memo would be larger than `limit` bytes, or all memos larger than
+    /// allowed.
+    fn insert_for_object(&self, memo: &ObjectMemo, key: &str, value: Dynamic, limit: usize) -> Result<(), TooLarge> {
+        self.change_object(memo, key, Some(value), limit)
     }
 
     fn remove(&self, owner: &MemoOwner, key: &str) {

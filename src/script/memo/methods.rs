@@ -2,7 +2,7 @@
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString};
 
-use super::{Memo, TooLarge};
+use super::{Memo, MemoOwner, TooLarge};
 use crate::script::budget::Budget;
 use crate::script::declaration::Limit;
 use crate::script::script_error::Failure;
@@ -39,7 +39,11 @@ impl Memo {
         }
         // A memo outlives the calls that write to it, and so has a limit of its own.
         let limit = fiber::with_budget(Budget::memory).unwrap_or(usize::MAX);
-        self.memos.insert(&self.owner, &key, &value, limit).map_err(not_plain)?.map_err(|TooLarge| bounded::refused(Limit::Memory))
+        let inserted = match &self.owner {
+            MemoOwner::Operator => self.memos.insert_for_operator(&key, convert::to_data(&value).map_err(not_plain)?, limit),
+            MemoOwner::Object(memo) => self.memos.insert_for_object(memo, &key, convert::to_plain(&value).map_err(not_plain)?, limit),
+        };
+        inserted.map_err(|TooLarge| bounded::refused(Limit::Memory))
     }
 
     fn remove(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
