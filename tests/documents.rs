@@ -347,6 +347,10 @@ fn the_tables_of_functions_are_those_of_the_code() {
     let mut known = reference::reference();
     // It is registered only to report that it does not exist.
     known.functions.remove("exit");
+    // These replace functions of the language, which do not know the limits of a call.
+    for replaced in ["parse_json", "replace", "split", "split_rev"] {
+        known.functions.remove(replaced).expect("it is replaced");
+    }
     assert_eq!(functions(&rows(&document, "Functions")), known.functions);
     let rows = rows(&document, "Methods");
     for (receiver, methods) in known.methods {
