@@ -15,7 +15,7 @@ use std::time::Duration;
 use kopfd::handling::{Candidate, Verdict};
 use kopfd::kit::Clock;
 use kopfd::object::yaml;
-use kopfd::script::{Limit, Limits, Options, Returned, Threads};
+use kopfd::script::{Call, Limit, Limits, Options, Returned, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, World};
@@ -229,6 +229,32 @@ fn holds(group: &str) {
         }
     }
     assert!(wrong.is_empty(), "{} of {group} do not hold: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn new_calls_wait_while_the_running_ones_hold_more_than_the_process_may() {
+    let _alone = super::alone();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let waited = |memory: u64| {
+        runtime.block_on(async {
+            let operator = Operator::new("").runs("return 3;").runs("let t = \"\"; t.pad(4000000, \"x\"); sleep(2); return t.len();");
+            let options = Options { threads: Threads::Own(1), memory, ..Options::default() };
+            let world = operator.start_at(options, Clock::system()).await.unwrap();
+            let small = async {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let begun = tokio::time::Instant::now();
+                let returned = world.host.call(&world.installed, Call { subject: world.creation("u-2"), ..world.a_call(0) }).await;
+                assert_eq!(returned.verdict, Verdict::Returned(Some(json!(3))));
+                begun.elapsed()
+            };
+            let (large, waited) = tokio::join!(world.call(1), small);
+            assert_eq!(large.verdict, Verdict::Returned(Some(json!(4_000_000))));
+            Arc::into_inner(world.host).unwrap().stop().await;
+            waited
+        })
+    };
+    assert!(waited(1 << 20) > Duration::from_secs(1), "the other call still sleeps");
+    assert!(waited(1 << 30) < Duration::from_secs(1), "there is enough for both");
 }
 
 /// Tells the process of this test to overflow a stack.

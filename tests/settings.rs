@@ -14,11 +14,12 @@ const PROCESSES: &str = "tests/run.rs";
 const KINDS: &str = "tests/closed_loop/kinds.rs";
 const EVENTS: &str = "tests/conformance/vectors/events.json";
 const WATCHES: &str = "src/cluster/watch/tests.rs";
+const LIMITS: &str = "tests/limits.rs";
 const REQUESTS: &str = "src/cluster/client/tests.rs";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 32] = [
+const EFFECTS: [(&str, &str, &str); 33] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -36,6 +37,7 @@ const EFFECTS: [(&str, &str, &str); 32] = [
     ("queueing.idleTimeout", KINDS, "a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout"),
     ("queueing.exitTimeout", SCENARIOS, "a slow handler is cancelled after the exit timeout"),
     ("queueing.errorDelays", SCENARIOS, "an object is throttled by the error delays"),
+    ("scripts.memory", LIMITS, "new_calls_wait_while_the_running_ones_hold_more_than_the_process_may"),
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
     ("execution.defaultBackoff", SCENARIOS, "the pause after an error and the order of handlers"),
     ("execution.lifecycle", SCENARIOS, "the pause after an error and the order of handlers"),
