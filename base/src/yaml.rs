@@ -5,10 +5,13 @@
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 
 /// Texts larger than this are refused before they are parsed.
 const MAX_BYTES: usize = 16 << 20;
+/// Limit of the parts of values that aliases repeat.
+const MAX_REPEATED: usize = 250_000;
 /// Limit of nesting, because all functions over values recurse.
 const MAX_DEPTH: usize = 64;
 
@@ -75,7 +78,9 @@ fn read<T: DeserializeOwned>(text: &str, duplicate_keys: DuplicateKeyPolicy) -> 
         return Err(Error::Size(text.len()));
     }
     let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        // The size of the text bounds what it spells out, and the options for aliases bound what they repeat.
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_documents: usize::MAX, max_nodes: usize::MAX, max_events: usize::MAX },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         duplicate_keys: duplicate_keys,
         strict_booleans: true,
         legacy_octal_numbers: true,
@@ -168,8 +173,17 @@ pub fn dump(value: &Value) -> Result<String, Error> {
 
 fn syntax(error: &serde_saphyr::Error) -> Error {
     let (line, column) = error.location().map_or((1, 1), |place| (place.line() as usize, place.column() as usize));
-    let message = match error {
-        serde_saphyr::Error::Budget { .. } => "the YAML is nested too deeply, or grows too large by its aliases".to_owned(),
+    let mut cause = error;
+    while let serde_saphyr::Error::AliasError { error, .. } = cause {
+        cause = error;
+    }
+    let message = match cause {
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            format!("the YAML is nested deeper than {MAX_DEPTH} levels")
+        }
+        serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
+            "the YAML grows too large by its aliases".to_owned()
+        }
         _ => error.to_string(),
     };
     // The parser's messages end with the position, or with advice for programmers.
@@ -214,7 +228,13 @@ mod tests {
         assert_eq!(refused("a: !thing 2\n"), "unsupported tag `!thing` (line 1, column 11)");
         assert_eq!(refused("a: .nan\n"), "non-finite float `.nan` (line 1, column 4)");
         assert_eq!(refused("a: *b\n"), "alias references unknown anchor (line 1, column 4)");
-        assert!(refused(&"- ".repeat(100)).starts_with("the YAML is nested too deeply"));
+        assert!(refused(&"- ".repeat(100)).starts_with("the YAML is nested deeper than 64 levels"));
+    }
+
+    #[test]
+    fn many_documents_and_values_are_read() {
+        assert_eq!(parse(&"---\na: {b: [1, 2]}\n".repeat(5_000)).unwrap().len(), 5_000);
+        assert_eq!(parse(&"- 1\n".repeat(300_000)).unwrap()[0].as_array().map(Vec::len), Some(300_000));
     }
 
     #[test]
@@ -224,7 +244,8 @@ mod tests {
             let aliases = vec![format!("*{before}"); 9].join(", ");
             writeln!(bomb, "{name}: &{name} [{aliases}]").unwrap();
         }
-        assert!(parse(&bomb).is_err());
+        let refused = parse(&bomb).unwrap_err().to_string();
+        assert!(refused.starts_with("the YAML grows too large by its aliases"), "{refused}");
         assert!(parse(&"- ".repeat(MAX_DEPTH)).is_ok() && parse(&"- ".repeat(MAX_DEPTH + 1)).is_err());
         assert!(parse(&"[".repeat(100_000)).is_err());
         assert!(parse(&"- ".repeat(100_000)).is_err());
