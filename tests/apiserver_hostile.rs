@@ -394,18 +394,20 @@ async fn two_thousand_watches_take_bounded_memory_and_all_get_a_change() {
 async fn idle_connections_are_closed_when_file_descriptors_run_out() {
     let server = Server::start_with("ulimit -n 64; exec \"$@\"", &[]);
     let mut idle = Vec::new();
-    for number in 0..200 {
-        let opened = tokio::time::timeout(Duration::from_secs(20), async {
-            if number % 2 == 0 {
-                return (Some(TcpStream::connect(server.address).await.unwrap()), None);
-            }
+    // No connection waits until an older one is closed by its time limit.
+    let all_opened = tokio::time::timeout(Duration::from_secs(20), async {
+        for number in 0..200 {
             let stream = TcpStream::connect(server.address).await.unwrap();
-            // It may be closed for a newer one at any moment.
-            (None, server.tls(b"http/1.1").connect(ServerName::try_from("localhost").unwrap(), stream).await.ok())
-        });
-        idle.push(opened.await.expect("the server takes connections"));
-    }
-    server.is_well().await;
+            if number % 2 == 0 {
+                idle.push((Some(stream), None));
+            } else {
+                // It may be closed for a newer one at any moment.
+                idle.push((None, server.tls(b"http/1.1").connect(ServerName::try_from("localhost").unwrap(), stream).await.ok()));
+            }
+        }
+        server.is_well().await;
+    });
+    all_opened.await.expect("the server takes connections");
     drop(idle);
     server.is_well().await;
 }

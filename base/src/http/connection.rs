@@ -90,7 +90,8 @@ impl Connections {
         }
     }
 
-    fn enter(self: &Arc<Self>, id: u64) -> Entry {
+    /// Adds an accepted connection, so that it counts before its task runs.
+    pub(super) fn enter(self: &Arc<Self>, id: u64) -> Entry {
         let requests = Requests { pending: 0, had_any: false, idle_since: Instant::now() };
         let activity = Arc::new(Activity { state: Mutex::new(requests), closing: Stop::new() });
         self.open.lock().insert(id, Arc::clone(&activity));
@@ -102,6 +103,11 @@ impl Activity {
     fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();
         (state.pending == 0).then_some(state.idle_since)
+    }
+
+    /// Tells whether there has been no request.
+    fn is_unused(&self) -> bool {
+        !self.state.lock().had_any
     }
 
     /// Waits until the connection has been idle for too long.
@@ -121,7 +127,7 @@ impl Activity {
 }
 
 /// The entry of an open connection.
-struct Entry {
+pub(super) struct Entry {
     id: u64,
     activity: Arc<Activity>,
     connections: Arc<Connections>,
@@ -185,12 +191,11 @@ impl<B: Body + Unpin> Body for PendingBody<B> {
 
 /// An accepted connection.
 pub(super) struct Accepted {
-    pub(super) id: u64,
+    pub(super) entry: Entry,
     pub(super) stream: TcpStream,
     pub(super) peer: SocketAddr,
     pub(super) tls: Option<ServerTls>,
     pub(super) limits: Limits,
-    pub(super) connections: Arc<Connections>,
     /// Changes when all connections must be reset.
     pub(super) resets: Option<watch::Receiver<u64>>,
 }
@@ -202,7 +207,7 @@ impl Accepted {
         S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
     {
-        let entry = Arc::new(self.connections.enter(self.id));
+        let entry = Arc::new(self.entry);
         let activity = Arc::clone(&entry.activity);
         // Answers are small and needed at once.
         drop(self.stream.set_nodelay(true));
@@ -236,8 +241,12 @@ impl Accepted {
                 return;
             }
             () = stop.requested() => {}
-            () = activity.closing.requested() => {}
-            () = activity.too_idle(&self.limits) => {}
+            () = async { tokio::select! { () = activity.closing.requested() => {}, () = activity.too_idle(&self.limits) => {} } } => {
+                // A graceful shutdown would wait for the first request.
+                if activity.is_unused() {
+                    return;
+                }
+            }
         }
         connection.as_mut().graceful_shutdown();
         drop(tokio::time::timeout(self.limits.grace, connection).await);

@@ -87,13 +87,13 @@ impl Listener {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let (tls, limits, connections) = (self.tls.clone(), self.limits, Arc::clone(&connections));
+                    let (tls, limits, entry) = (self.tls.clone(), self.limits, connections.enter(id));
                     let mut resets = self.resets.clone();
                     // Earlier resets do not concern this connection.
                     if let Some(resets) = &mut resets {
                         resets.mark_unchanged();
                     }
-                    let accepted = Accepted { id, stream, peer, tls, limits, connections, resets };
+                    let accepted = Accepted { entry, stream, peer, tls, limits, resets };
                     tasks.spawn(peer.to_string(), accepted.serve(service.clone(), stop.clone()));
                 }
                 // Probably too many open files, opened by other parts of the process.
