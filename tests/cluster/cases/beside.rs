@@ -149,7 +149,13 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/beside")
 }
 
+/// How often a group is run while kopf itself does not do what its cases expect.
+const ATTEMPTS: usize = 3;
+
 /// Runs the operators of a group on all sides at the same time, and compares the sides.
+///
+/// On a busy machine kopf sometimes misses a change for a minute, and then nothing can be compared. Such a run is repeated, but only if kopf
+/// alone is to blame: whatever the other sides do against the expectations fails at once.
 fn compare_engines(context: &TestContext<'_>, name: &str) {
     let mut group = Group::read(&directory(), name);
     if let Ok(chosen) = std::env::var("KOPFD_BESIDE") {
@@ -160,14 +166,26 @@ fn compare_engines(context: &TestContext<'_>, name: &str) {
     }
     context.install(&thing_kind());
     context.install(&other_kind());
-    let sides: Vec<Side> = (0..group.sides.len()).map(|number| Side::new(context, &directory(), &group, number)).collect();
+    for attempt in 1..=ATTEMPTS {
+        let sides = run_sides(context, &group, attempt);
+        let report = compare::report(&group, &sides, &Differences::read(&directory()));
+        if attempt == ATTEMPTS || !report.only_reference_deviates() {
+            let problems = report.problems();
+            assert!(problems.is_empty(), "{}", problems.join("\n"));
+            return;
+        }
+        eprintln!("{name}: attempt {attempt} is repeated, since kopf did not do what is expected of it:\n{}", report.problems().join("\n"));
+    }
+}
+
+fn run_sides(context: &TestContext<'_>, group: &Group, attempt: usize) -> Vec<Side> {
+    let sides: Vec<Side> = (0..group.sides.len()).map(|number| Side::new(context, &directory(), group, number, attempt)).collect();
     let outcomes: Vec<Result<(), String>> = thread::scope(|scope| {
-        let running: Vec<_> = sides.iter().map(|side| scope.spawn(|| caught(|| side.run(&group)))).collect();
+        let running: Vec<_> = sides.iter().map(|side| scope.spawn(|| caught(|| side.run(group)))).collect();
         running.into_iter().map(|side| side.join().expect("panics are caught")).collect()
     });
     for (side, outcome) in sides.iter().zip(outcomes) {
-        outcome.unwrap_or_else(|message| panic!("{name}, {}: {message}", side.title()));
+        outcome.unwrap_or_else(|message| panic!("{}, {}: {message}", group.name, side.title()));
     }
-    let problems = compare::problems(&group, &sides, &Differences::read(&directory()));
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    sides
 }

@@ -9,21 +9,50 @@ use super::record::Record;
 use super::side::Side;
 use crate::harness::Engine;
 
-/// Returns descriptions of everything that is not as expected or differs between the sides.
-pub(super) fn problems(group: &Group, sides: &[Side], differences: &Differences) -> Vec<String> {
-    let mut problems = Vec::new();
+/// Everything that is not as expected or differs between the sides.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// What kopf did not do as expected.
+    of_reference: Vec<String>,
+    /// What the other sides did not do as expected.
+    of_others: Vec<String>,
+    /// What the sides did differently.
+    differences: Vec<String>,
+}
+
+impl Report {
+    /// Tells whether everybody but kopf did what is expected. Then the differences say nothing.
+    pub(super) fn only_reference_deviates(&self) -> bool {
+        !self.of_reference.is_empty() && self.of_others.is_empty()
+    }
+
+    /// Returns all descriptions.
+    pub(super) fn problems(&self) -> Vec<String> {
+        [&self.of_reference, &self.of_others, &self.differences].into_iter().flatten().cloned().collect()
+    }
+
+    fn of_side(&mut self, side: &Side) -> &mut Vec<String> {
+        if side.is_kopf() { &mut self.of_reference } else { &mut self.of_others }
+    }
+}
+
+/// Compares the sides of a group with the expectations and with each other.
+pub(super) fn report(group: &Group, sides: &[Side], differences: &Differences) -> Report {
+    let mut report = Report::default();
     for side in sides {
-        problems.extend(exit_problem(group, side));
+        report.of_side(side).extend(exit_problem(group, side));
     }
     for case in &group.cases {
         let records: Vec<Record> = sides.iter().map(|side| Record::of(side, case)).collect();
         let title = group.title(case);
-        let mut found = Vec::new();
+        let heading = |found: &[String]| format!("\n== {title}: {}\n{}", case.that, found.join("\n"));
         for (side, record) in sides.iter().zip(&records) {
-            let own = own_problems(case, side, record);
-            found.extend(own.into_iter().map(|problem| format!("{}: {problem}", side.title())));
+            let own = own_problems(case, side, record).into_iter().map(|problem| format!("{}: {problem}", side.title()));
+            let own: Vec<String> = own.collect();
+            report.of_side(side).extend((!own.is_empty()).then(|| heading(&own)));
         }
         let (reference, others) = (&sides[0], &sides[1..]);
+        let mut found = Vec::new();
         for (side, record) in others.iter().zip(&records[1..]) {
             for ((aspect, expected), (_, lines)) in records[0].aspects.iter().zip(&record.aspects) {
                 let expected = differences.reduced(&title, *aspect, reference.is_kopf(), expected);
@@ -32,14 +61,12 @@ pub(super) fn problems(group: &Group, sides: &[Side], differences: &Differences)
                 found.extend(difference(&expected, &lines, &names).map(|text| format!("{aspect:?} differ:\n{text}")));
             }
         }
-        if !found.is_empty() {
-            problems.push(format!("\n== {title}: {}\n{}", case.that, found.join("\n")));
-        }
+        report.differences.extend((!found.is_empty()).then(|| heading(&found)));
     }
     // If kopf plays both parts, nothing differs.
     let missing = if Engine::under_test() == Engine::Kopf { Vec::new() } else { differences.missing(&group.titles()) };
-    problems.extend(missing.into_iter().map(|reason| format!("a difference of {} has not occurred: {reason}", group.name)));
-    problems
+    report.differences.extend(missing.into_iter().map(|reason| format!("a difference of {} has not occurred: {reason}", group.name)));
+    report
 }
 
 fn exit_problem(group: &Group, side: &Side) -> Option<String> {

@@ -61,10 +61,10 @@ pub(super) fn other_kind() -> Kind {
 
 impl Side {
     /// Creates a side: its namespace, its proxy, and the files of its operators.
-    pub(super) fn new(context: &TestContext<'_>, sources: &Path, group: &Group, number: usize) -> Self {
-        let namespace = format!("{}-{number}", context.namespace);
+    pub(super) fn new(context: &TestContext<'_>, sources: &Path, group: &Group, number: usize, attempt: usize) -> Self {
+        let namespace = format!("{}-{attempt}-{number}", context.namespace);
         context.make_namespace(&namespace);
-        let directory = context.directory().join(format!("side-{number}"));
+        let directory = context.directory().join(format!("side-{number}-{attempt}"));
         copy_sources(sources, group.operator.as_ref().unwrap_or(&group.name), &directory);
         let client = context.client().clone();
         let watches = [thing_kind(), other_kind()].map(|kind| client.watch_all(&kind.collection(&namespace)));
@@ -72,7 +72,7 @@ impl Side {
             engines: group.sides[number].clone(),
             proxy: WriteProxy::open(&client, usize::MAX),
             port: free_port(),
-            log: Log::of(context.directory().join(format!("side-{number}.log"))),
+            log: Log::of(context.directory().join(format!("side-{number}-{attempt}.log"))),
             tools: context.cluster().tools().clone(),
             recorded: Mutex::default(),
             namespace,
