@@ -1,5 +1,6 @@
 //! The dependencies of a cycle as small capabilities, and the stream of its events.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,9 +42,13 @@ pub trait Scripts: Send + Sync {
 }
 
 /// Calls a handler. A defect of the engine counts as an arbitrary error of the handler.
-pub(super) async fn call_safely(scripts: &(impl Scripts + ?Sized), handler: &Handler, call: Call) -> Returned {
-    let called = AssertUnwindSafe(scripts.call(handler, call)).catch_unwind().await;
-    called.unwrap_or_else(|panic| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default()))
+pub(super) fn call_safely<'a>(
+    scripts: &'a (impl Scripts + ?Sized),
+    handler: &'a Handler,
+    call: Call,
+) -> impl Future<Output = Returned> + Send + 'a {
+    let defect = |panic: Box<dyn Any + Send>| Returned::new(Verdict::defect(&panic_text(&*panic)), Patch::default());
+    AssertUnwindSafe(scripts.call(handler, call)).catch_unwind().map(move |called| called.unwrap_or_else(defect))
 }
 
 /// Sends patches.

@@ -45,16 +45,16 @@ impl HostScripts {
     }
 
     /// Calls a function, and counts its operations.
-    async fn measured_call(&self, call: Call) -> Returned {
-        let target = call.target;
-        let returned = self.host.call(&self.installed, call).await;
-        if let Some(metrics) = self.metrics.get(target) {
-            metrics.ran(returned.operations);
-            if let Some(limit) = returned.overrun {
-                metrics.overran(limit.as_str());
+    fn measured_call(&self, call: Call) -> impl Future<Output = Returned> + Send + '_ {
+        let metrics = self.metrics.get(call.target);
+        self.host.call(&self.installed, call).inspect(move |returned| {
+            if let Some(metrics) = metrics {
+                metrics.ran(returned.operations);
+                if let Some(limit) = returned.overrun {
+                    metrics.overran(limit.as_str());
+                }
             }
-        }
-        returned
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, Map, NativeCallContext};
 
@@ -274,6 +275,9 @@ fn is_log(function: &str) -> bool {
     matches!(function, "print" | "debug" | "info" | "warning" | "error")
 }
 
+/// How long a wait is for which the stack of the script is tidied up.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
 /// Waits for a future on behalf of a host function, as long as the call may last. The thread runs other tasks in the meantime.
 ///
 /// The caller must not hold anything that other scripts of the thread need: no borrowed cell, no lock.
@@ -281,6 +285,24 @@ fn is_log(function: &str) -> bool {
 /// # Errors
 /// If the call must end; the script cannot catch it.
 pub(super) fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+    let budget = prepare_wait(context)?;
+    fiber::wait(unless_ended(budget, future))
+}
+
+/// Waits like [`wait_in`] for a future that takes this long, unless something else ends it; `None` is a wait without an end.
+///
+/// # Errors
+/// If the call must end; the script cannot catch it.
+pub(super) fn wait_at_most<F: Future>(context: &Context, limit: Option<Duration>, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+    let budget = prepare_wait(context)?;
+    if let Some(live) = context.subject().and_then(Subject::live) {
+        live.rest(limit);
+    }
+    let waiting = unless_ended(budget, future);
+    if limit.is_none_or(|limit| limit >= LONG_WAIT) { fiber::rest(waiting) } else { fiber::wait(waiting) }
+}
+
+fn prepare_wait(context: &Context) -> Result<&Budget, Box<EvalAltResult>> {
     if !fiber::is_fiber() {
         return Err(Failure::host("internal", "this code cannot wait here").into());
     }
@@ -291,13 +313,15 @@ pub(super) fn wait_in<F: Future>(context: &Context, future: F) -> Result<F::Outp
         return Err(Failure::host("unavailable", text).into());
     }
     budget.held().release_for_wait();
-    fiber::wait(async {
-        tokio::select! {
-            biased;
-            ending = budget.ended() => Err(ending),
-            output = future => Ok(output),
-        }
-    })
+    Ok(budget)
+}
+
+async fn unless_ended<F: Future>(budget: &Budget, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+    tokio::select! {
+        biased;
+        ending = budget.ended() => Err(ending),
+        output = future => Ok(output),
+    }
 }
 
 /// Runs scripts for tests of host functions.

@@ -1,6 +1,6 @@
 //! A script as a future: it runs on its own stack, and suspends when a host function has to wait.
 //!
-//! Why its two `unsafe` expressions are sound:
+//! Why its two `unsafe` expressions are sound (`stack_pages.rs` tells about the third one, which returns unused pages):
 //!
 //! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
@@ -26,6 +26,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::allocator::{self, Account};
 use super::budget::Budget;
 use super::overflow::{self, Running};
+use super::stack_pages;
 
 /// The size of a fiber's stack. Only touched pages take memory, as long as it is smaller than a huge page of 2 MiB: a kernel that gives huge
 /// pages to everything would otherwise give each fiber one.
@@ -44,9 +45,14 @@ const LAST_RESUMES: usize = 1_000;
 /// One poll of the future that a fiber waits for; returns whether the wait is over.
 type Step<'a> = &'a mut dyn FnMut(&mut Context<'_>) -> bool;
 
-/// A pointer to the step of a suspended fiber.
+/// What a suspended fiber waits for.
 #[derive(Clone, Copy)]
-struct Ask(*mut ());
+struct Ask {
+    /// Points to its step.
+    step: *mut (),
+    /// An address below which the stack is unused, if the wait is long.
+    unused_below: Option<usize>,
+}
 
 type Suspender = Yielder<(), Ask>;
 type Ended<T> = Result<T, Box<dyn Any + Send>>;
@@ -64,6 +70,8 @@ pub(super) struct Fiber<T: 'static> {
     budget: Rc<Budget>,
     account: Account,
     running: Running,
+    /// The lowest address of the stack.
+    lowest: usize,
 }
 
 impl<T: 'static> Fiber<T> {
@@ -85,7 +93,7 @@ impl<T: 'static> Fiber<T> {
         });
         let account = budget.account();
         let running = Running::new(limit, budget.title());
-        Ok(Self { coroutine: Some(coroutine), asked: None, budget, account, running })
+        Ok(Self { coroutine: Some(coroutine), asked: None, budget, account, running, lowest: limit })
     }
 
     /// Runs until the script ends or has to wait.
@@ -101,8 +109,11 @@ impl<T: 'static> Fiber<T> {
     fn run(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
         let coroutine = self.coroutine.as_mut().expect("a fiber is not polled after its end");
         loop {
-            if let Some(ask) = self.asked {
-                if !answer(ask, context) {
+            if let Some(ask) = &mut self.asked {
+                if !answer(*ask, context) {
+                    if let Some(unused_below) = ask.unused_below.take() {
+                        stack_pages::release(self.lowest, unused_below);
+                    }
                     return Poll::Pending;
                 }
                 self.asked = None;
@@ -209,6 +220,19 @@ pub(super) fn is_fiber() -> bool {
 /// # Panics
 /// Outside of fibers.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
+    wait_until_ready(future, false)
+}
+
+/// Waits for a future that takes long, a second at least. It differs from [`wait`] in that the unused part of the stack is returned to the
+/// system meanwhile, which costs some microseconds.
+///
+/// # Panics
+/// Outside of fibers.
+pub(super) fn rest<F: Future>(future: F) -> F::Output {
+    wait_until_ready(future, true)
+}
+
+fn wait_until_ready<F: Future>(future: F, is_long: bool) -> F::Output {
     let mut future = pin!(future);
     let suspender = current();
     assert!(!suspender.is_null(), "only fibers wait");
@@ -223,7 +247,7 @@ pub(super) fn wait<F: Future>(future: F) -> F::Output {
         true
     };
     let mut step: Step<'_> = &mut poll;
-    yielder(suspender).suspend(Ask(ptr::from_mut(&mut step).cast()));
+    suspend(suspender, ptr::from_mut(&mut step).cast(), is_long);
     set_current(suspender);
     match output.expect("a fiber goes on when its wait is over") {
         Ok(value) => value,
@@ -231,9 +255,17 @@ pub(super) fn wait<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Its frame is below those of all functions of the fiber.
+#[inline(never)]
+fn suspend(suspender: *const Suspender, step: *mut (), is_long: bool) {
+    let innermost = 0_u8;
+    let unused_below = is_long.then(|| ptr::from_ref(&innermost).addr());
+    yielder(suspender).suspend(Ask { step, unused_below });
+}
+
 #[expect(unsafe_code, reason = "the step lives on the stack of a fiber that is suspended for it")]
 fn answer(ask: Ask, context: &mut Context<'_>) -> bool {
-    let step = unsafe { &mut *ask.0.cast::<Step<'_>>() };
+    let step = unsafe { &mut *ask.step.cast::<Step<'_>>() };
     step(context)
 }
 
@@ -292,6 +324,48 @@ mod tests {
         });
         assert!(outer.await.unwrap());
         assert!(!is_fiber());
+    }
+
+    /// Uses the stack, and returns the sum of what is on it.
+    #[inline(never)]
+    fn dig(depth: usize) -> usize {
+        let mut page = [depth; 512];
+        std::hint::black_box(&mut page);
+        let below = if depth == 0 { 0 } else { dig(depth - 1) };
+        below + page.iter().sum::<usize>() / page.len()
+    }
+
+    /// Returns the resident memory besides the program's file.
+    #[cfg(target_os = "linux")]
+    fn resident_kilobytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        anonymous.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn a_long_wait_returns_the_unused_part_of_the_stack() {
+        let before = resident_kilobytes();
+        let mut fibers: Vec<_> = (0..100)
+            .map(|_| {
+                fiber(|| {
+                    let kept = [1_usize; 512];
+                    let first = dig(100);
+                    rest(tokio::time::sleep(Duration::from_secs(60)));
+                    first + dig(100) + kept.iter().sum::<usize>()
+                })
+            })
+            .collect();
+        let mut context = Context::from_waker(futures::task::noop_waker_ref());
+        for fiber in &mut fibers {
+            assert!(Pin::new(fiber).poll(&mut context).is_pending());
+        }
+        let held = resident_kilobytes().saturating_sub(before);
+        assert!(held < 100 * 64, "100 resting fibers that have used 400 KiB each hold {held} KiB");
+        for ended in futures::future::join_all(fibers).await {
+            assert_eq!(ended.unwrap(), 5050 * 2 + 512);
+        }
     }
 
     #[test]

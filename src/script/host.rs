@@ -227,7 +227,12 @@ impl Host {
     ///
     /// *Cancel safety*: if the call is dropped, the script is ended as soon as it waits or has run for a millisecond; its changes are
     /// lost, except for those made in the cluster.
-    pub async fn call(&self, installed: &Installed, call: Call) -> Returned {
+    pub fn call<'a>(&'a self, installed: &'a Installed, call: Call) -> impl Future<Output = Returned> + Send + 'a {
+        // Thousands of daemons wait for their calls: none of the futures has a place for what only the script needs.
+        self.call_boxed(installed, Box::new(call))
+    }
+
+    async fn call_boxed(&self, installed: &Installed, call: Box<Call>) -> Returned {
         let bindings = &installed.program.declaration.bindings;
         let is_daemon = bindings.get(call.target).is_some_and(|binding| binding.kind == BindingKind::Daemon);
         let _daemon = match &call.subject {

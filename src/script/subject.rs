@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::declaration::BindingKind;
+use super::live_body::LiveBody;
 use super::memo::{MemoOwner, ObjectMemo};
 use super::stopped::Stopped;
 use crate::handling::{Change, Reason};
@@ -156,27 +156,6 @@ impl Activity {
             Self::Login => "login",
             Self::Probe => "probe",
         }
-    }
-}
-
-/// The newest received state of an object, for calls that outlive the event they began with.
-#[derive(Debug)]
-pub struct LiveBody(RwLock<Body>);
-
-impl LiveBody {
-    /// Returns a cell with the current state.
-    pub fn new(body: Body) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(body)))
-    }
-
-    /// Replaces the state.
-    pub fn set(&self, body: Body) {
-        *self.0.write() = body;
-    }
-
-    /// Returns the state.
-    pub fn get(&self) -> Body {
-        self.0.read().clone()
     }
 }
 

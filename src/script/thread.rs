@@ -97,7 +97,7 @@ pub(super) struct CallJob {
     /// The generation.
     pub generation: u64,
     /// The call.
-    pub call: Call,
+    pub call: Box<Call>,
     /// The receiver of the answer; closing it ends the call.
     pub reply: oneshot::Sender<Returned>,
     /// The permit for a fiber.
@@ -245,7 +245,7 @@ impl Thread {
         let _ = reply.send(returned);
     }
 
-    async fn run_call(&self, generation: u64, call: Call) -> Returned {
+    async fn run_call(&self, generation: u64, call: Box<Call>) -> Returned {
         let uncalled = |patch, text: String| Returned::new(verdict::failed(text, None), patch);
         let Some(scripts) = self.generation(generation) else {
             return uncalled(call.patch, "the scripts of the operator are not there any more".to_owned());
@@ -257,7 +257,7 @@ impl Thread {
         if !call.subject.fits(binding.kind) {
             return uncalled(call.patch, format!("the binding number {} is not called for such a subject", call.target));
         }
-        let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = call;
+        let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = *call;
         let budget = Budget::new(&binding.limits, stop).with_slices(self.slices()).titled(title(binding, &subject));
         let budget = budget.counted_in(Arc::clone(&self.settings.process_memory));
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
@@ -357,11 +357,12 @@ impl Thread {
 
 /// Spawns a task on the current thread. A panic drops the sender of its answer, and is logged.
 fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
-    drop(spawn_local(async move {
-        if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+    // Combinators: an `async` block would have a place for the task before its first poll, and another one for the time after it.
+    drop(spawn_local(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+        if let Err(panic) = ended {
             report_panic(name, &panic_text(&*panic));
         }
-    }));
+    })));
 }
 
 /// Returns the script, the handler and the object of a call.

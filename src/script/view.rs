@@ -1,5 +1,6 @@
 //! Read-only views of objects for scripts, without conversion. Only accessed parts become values of the interpreter.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
@@ -7,8 +8,8 @@ use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Position};
 use serde_json::Value;
 
 use super::json;
+use super::live_body::LiveBody;
 use super::script_error::Failure;
-use super::subject::LiveBody;
 use crate::handling::Change;
 
 pub(super) mod methods;
@@ -21,14 +22,14 @@ static EMPTY: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Object(ser
 pub(super) struct View {
     root: Root,
     node: Option<Rc<Node>>,
-    /// The source of newer states, for an argument of a call that outlives its event. Values taken out of it do not change.
-    live: Option<Rc<Live>>,
 }
 
 /// A section of an object with live state.
 struct Live {
     body: Arc<LiveBody>,
     keys: &'static [&'static str],
+    /// The state at the first access. An argument that is not accessed holds no state: daemons wait for days.
+    seen: OnceCell<Arc<Value>>,
 }
 
 /// The location of a view's value.
@@ -37,6 +38,8 @@ enum Root {
     Value(Arc<Value>),
     Old(Arc<Change>),
     New(Arc<Change>),
+    /// An argument of a call that outlives its event. Values taken out of it do not change.
+    Live(Rc<Live>),
 }
 
 /// A step from the root; earlier steps are in the parents.
@@ -56,11 +59,23 @@ impl Root {
             Self::Value(value) => value,
             Self::Old(change) => change.old.as_ref().unwrap_or(&Value::Null),
             Self::New(change) => change.new.as_ref().unwrap_or(&Value::Null),
+            Self::Live(live) => live.value(),
         }
     }
+}
 
-    fn is(&self, other: &Self) -> bool {
-        std::ptr::eq(self.value(), other.value())
+impl Live {
+    fn new(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Rc<Self> {
+        Rc::new(Self { body: Arc::clone(body), keys, seen: OnceCell::new() })
+    }
+
+    fn seen(&self) -> &Arc<Value> {
+        self.seen.get_or_init(|| self.body.get().shared())
+    }
+
+    fn value(&self) -> &Value {
+        let found = self.keys.iter().try_fold(&**self.seen(), |value, key| value.get(key));
+        found.filter(|value| !value.is_null()).unwrap_or(&EMPTY)
     }
 }
 
@@ -78,7 +93,7 @@ impl Node {
 impl View {
     /// Returns the script value: a view of a map or list, else the value itself.
     pub(super) fn of(value: Arc<Value>) -> Dynamic {
-        Self { root: Root::Value(value), node: None, live: None }.or_leaf()
+        Self { root: Root::Value(value), node: None }.or_leaf()
     }
 
     /// Returns the view of a section; an empty one if the section is absent.
@@ -87,40 +102,44 @@ impl View {
     }
 
     fn of_stanza(value: &Arc<Value>, keys: &[&'static str]) -> Self {
-        let mut view = Self { root: Root::Value(Arc::clone(value)), node: None, live: None };
+        let mut view = Self { root: Root::Value(Arc::clone(value)), node: None };
         for key in keys {
             view = view.below(Step::Key((*key).into()));
         }
-        if view.value().is_null() { Self { root: Root::Value(Arc::clone(&EMPTY)), node: None, live: None } } else { view }
+        if view.value().is_null() { Self { root: Root::Value(Arc::clone(&EMPTY)), node: None } } else { view }
     }
 
     /// Returns the view of a section of an object with live state: each access reads the newest state.
     pub(super) fn live(body: &Arc<LiveBody>, keys: &'static [&'static str]) -> Dynamic {
-        let live = Rc::new(Live { body: Arc::clone(body), keys });
-        Self { live: Some(live), ..Self::of_stanza(&body.get().shared(), keys) }.or_leaf()
+        match Self::of_stanza(&body.get().shared(), keys).or_leaf() {
+            view if view.is::<Self>() => Dynamic::from(Self { root: Root::Live(Live::new(body, keys)), node: None }),
+            leaf => leaf,
+        }
     }
 
     /// Returns a fixed view of the newest state.
     pub(super) fn newest(&self) -> Self {
-        match &self.live {
-            Some(live) => Self::of_stanza(&live.body.get().shared(), live.keys),
-            None => self.clone(),
+        match &self.root {
+            Root::Live(live) => Self::of_stanza(&live.body.get().shared(), live.keys),
+            _ => self.clone(),
         }
     }
 
     /// Updates the view to the newest state.
     pub(super) fn refresh(&mut self) {
-        *self = Self { live: self.live.clone(), ..self.newest() };
+        if let Root::Live(live) = &self.root {
+            self.root = Root::Live(Live::new(&live.body, live.keys));
+        }
     }
 
     /// Returns the script value of the last handled essence.
     pub(super) fn last_handled(change: &Arc<Change>) -> Dynamic {
-        Self { root: Root::Old(Arc::clone(change)), node: None, live: None }.or_leaf()
+        Self { root: Root::Old(Arc::clone(change)), node: None }.or_leaf()
     }
 
     /// Returns the script value of the current essence.
     pub(super) fn essence(change: &Arc<Change>) -> Dynamic {
-        Self { root: Root::New(Arc::clone(change)), node: None, live: None }.or_leaf()
+        Self { root: Root::New(Arc::clone(change)), node: None }.or_leaf()
     }
 
     /// Returns the value of the view.
@@ -130,7 +149,11 @@ impl View {
     }
 
     fn below(&self, step: Step) -> Self {
-        Self { root: self.root.clone(), node: Some(Rc::new(Node { parent: self.node.clone(), step })), live: None }
+        let Self { root, node } = match &self.root {
+            Root::Live(live) => Self::of_stanza(live.seen(), live.keys),
+            _ => self.clone(),
+        };
+        Self { root, node: Some(Rc::new(Node { parent: node, step })) }
     }
 
     fn or_leaf(self) -> Dynamic {

@@ -106,7 +106,8 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The only files with `unsafe`.
-const UNSAFE: [&str; 4] = ["src/cli/memory.rs", "src/script/allocator.rs", "src/script/fiber.rs", "src/script/overflow.rs"];
+const UNSAFE: [&str; 5] =
+    ["src/cli/memory.rs", "src/script/allocator.rs", "src/script/fiber.rs", "src/script/overflow.rs", "src/script/stack_pages.rs"];
 
 fn kopfd() -> &'static Sources {
     static SOURCES: LazyLock<Sources> = LazyLock::new(|| Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")));

@@ -172,12 +172,15 @@ impl<W: Effects> Task<W> {
             phase = entered;
             match step {
                 Step::Sleep(left) => self.pause(left).await,
-                Step::AwaitChange => tokio::select! {
-                    biased;
-                    () = self.parts.running.stopped.raised() => {}
-                    // The sender lives as long as the object, which this task holds.
-                    _ = changes.changed() => {}
-                },
+                Step::AwaitChange => {
+                    self.parts.live.rest(None);
+                    tokio::select! {
+                        biased;
+                        () = self.parts.running.stopped.raised() => {}
+                        // The sender lives as long as the object, which this task holds.
+                        _ = changes.changed() => {}
+                    }
+                }
                 Step::Call => {
                     let now = self.now();
                     self.parts.options.metrics.late(schedule.lateness(phase_before, now, changed_at));
@@ -236,7 +239,8 @@ impl<W: Effects> Task<W> {
         }
         let is_daemon = self.parts.options.schedule.is_none();
         self.parts.running.set_concluding(is_daemon && outcome.is_final);
-        if let Err(error) = self.send(patch).await {
+        // Boxed, because a task that waits has no place for the state of a request.
+        if let Err(error) = Box::pin(self.send(patch)).await {
             let text = format!("the changes were refused: {error}");
             if outcome.error.is_none() {
                 let (refused, message) = self.judge(Verdict::Failed { representation: text.clone(), text, trace: None });
@@ -258,7 +262,7 @@ impl<W: Effects> Task<W> {
 
     async fn call(&self, patch: Patch) -> Returned {
         let Parts { revisions, events, running, live, .. } = &self.parts;
-        let (body, handler, retry) = (&live.get(), self.handler(), self.record.retries);
+        let (handler, retry) = (self.handler(), self.record.retries);
         let newest = revisions.newest().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?, options)));
         // No attempt is made with an outdated declaration: the task is asked to stop.
         let Some((world, target, options)) = newest else {
@@ -278,9 +282,9 @@ impl<W: Effects> Task<W> {
             span: running.span.clone(),
         };
         running.gauge.calling(true);
-        events.emit(&EngineEvent::HandlerCalled { body, handler, reason: None, retry });
+        events.emit(&EngineEvent::HandlerCalled { body: &live.get(), handler, reason: None, retry });
         let returned = call_safely(&*world, handler, call).await;
-        events.emit(&EngineEvent::HandlerReturned { body, handler, reason: None, retry, returned: &returned });
+        events.emit(&EngineEvent::HandlerReturned { body: &live.get(), handler, reason: None, retry, returned: &returned });
         running.gauge.calling(false);
         returned
     }
@@ -370,6 +374,7 @@ impl<W: Effects> Task<W> {
         if delay.is_zero() {
             return;
         }
+        self.parts.live.rest(Some(delay));
         tokio::select! {
             biased;
             () = self.parts.running.stopped.raised() => {}

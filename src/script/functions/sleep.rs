@@ -2,7 +2,7 @@
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
-use crate::script::context::{Context, wait_in};
+use crate::script::context::{Context, wait_at_most};
 use crate::script::time;
 
 /// Registers `sleep` for integers, floats and texts with units.
@@ -16,8 +16,9 @@ fn sleep(native: &NativeCallContext<'_>, seconds: &Dynamic) -> Result<(), Box<Ev
     let context = Context::of(native)?;
     context.acts("sleep")?;
     // A sleep beyond the range of the timer ends with the call's deadline, or with the process.
-    let until = tokio::time::Instant::now().checked_add(time::duration(seconds)?);
-    wait_in(&context, async move {
+    let duration = time::duration(seconds)?;
+    let until = tokio::time::Instant::now().checked_add(duration);
+    wait_at_most(&context, Some(duration), async move {
         match until {
             Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext};
 
 use super::Stopped;
-use crate::script::context::{Context, wait_in};
+use crate::script::context::{Context, wait_at_most};
 use crate::script::script_error::Failure;
 use crate::script::time;
 
@@ -35,7 +35,7 @@ fn wait(native: &NativeCallContext<'_>, stopped: &Stopped, limit: Option<Duratio
     context.acts("stopped.wait")?;
     // A limit beyond the range of the timer counts as none.
     let until = limit.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
-    wait_in(&context, async {
+    wait_at_most(&context, limit, async {
         match until {
             // A timeout is not an error: the result is whether a flag is raised.
             Some(until) => drop(tokio::time::timeout_at(until, stopped.raised()).await),

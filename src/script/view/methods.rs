@@ -101,7 +101,6 @@ fn read_only(place: &str) -> Box<EvalAltResult> {
 /// Tells whether two values are the same: the same part of one object, or equal values.
 pub(crate) fn same(present: &Dynamic, written: &Dynamic) -> bool {
     if let (Some(present), Some(written)) = (present.read_lock::<View>(), written.read_lock::<View>())
-        && present.root.is(&written.root)
         && std::ptr::eq(present.value(), written.value())
     {
         return true;
