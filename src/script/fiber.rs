@@ -352,7 +352,7 @@ mod tests {
                 fiber(|| {
                     let kept = [1_usize; 512];
                     let first = dig(100);
-                    rest(tokio::time::sleep(Duration::from_secs(60)));
+                    rest(tokio::time::sleep(Duration::from_mins(1)));
                     first + dig(100) + kept.iter().sum::<usize>()
                 })
             })
