@@ -174,7 +174,7 @@ fn compare_engines(context: &TestContext<'_>, name: &str) {
             assert!(problems.is_empty(), "{}", problems.join("\n"));
             return;
         }
-        eprintln!("{name}: attempt {attempt} is repeated, since kopf did not do what is expected of it:\n{}", report.problems().join("\n"));
+        println!("{name}: attempt {attempt} is repeated, since kopf did not do what is expected of it:\n{}", report.problems().join("\n"));
     }
 }
 
