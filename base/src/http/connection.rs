@@ -31,6 +31,9 @@ use crate::kit::Stop;
 
 /// Concurrent requests on one HTTP/2 connection: enough for all watches of a large operator.
 const MAX_STREAMS: u32 = 4_000;
+/// Time that a connection has for its first request before it may be closed in favour of others. Without it, a busy listener would close each
+/// connection that it accepts above its limit.
+pub(super) const FIRST_REQUEST: Duration = Duration::from_millis(500);
 /// Interval of pings to silent HTTP/2 clients.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
@@ -100,9 +103,11 @@ impl Connections {
 }
 
 impl Activity {
+    /// Returns since when it has been idle, unless its first request may be on the way.
     fn idle_since(&self) -> Option<Instant> {
         let state = self.state.lock();
-        (state.pending == 0).then_some(state.idle_since)
+        let is_idle = state.pending == 0 && (state.had_any || state.idle_since.elapsed() >= FIRST_REQUEST);
+        is_idle.then_some(state.idle_since)
     }
 
     /// Tells whether there has been no request.

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::connection::{Accepted, Connections};
+use super::connection::{Accepted, Connections, FIRST_REQUEST};
 use super::limits::{BoxError, Limits};
 use super::tls::ServerTls;
 use crate::kit::{Stop, Tasks};
@@ -84,6 +84,7 @@ impl Listener {
                 accepted = self.socket.accept(), if !is_full => accepted,
                 Some(_) = tasks.next_ended(), if !tasks.is_empty() => continue,
                 () = connections.became_idle.notified(), if is_full => continue,
+                () = tokio::time::sleep(FIRST_REQUEST), if is_full => continue,
             };
             match accepted {
                 Ok((stream, peer)) => {

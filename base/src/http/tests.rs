@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Server {
     address: SocketAddr,
     stop: Stop,
+    /// Has a permit for each request for `/slow` that has arrived.
+    arrived: Arc<Semaphore>,
     /// Lets requests for `/slow` continue.
     go_on: Arc<Notify>,
     tasks: Tasks<()>,
@@ -34,15 +36,20 @@ struct Server {
 impl Server {
     async fn start(limits: Limits, tls: Option<ServerTls>) -> Self {
         let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls).await.unwrap().with_limits(limits);
-        let (address, stop, go_on) = (listener.address(), Stop::new(), Arc::new(Notify::new()));
+        let (address, stop) = (listener.address(), Stop::new());
+        let (arrived, go_on) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
         let service = tower::service_fn({
-            let go_on = Arc::clone(&go_on);
+            let (arrived, go_on) = (Arc::clone(&arrived), Arc::clone(&go_on));
             move |request: Request<Incoming>| {
-                let go_on = Arc::clone(&go_on);
+                let (arrived, go_on) = (Arc::clone(&arrived), Arc::clone(&go_on));
                 async move {
                     let connection = request.extensions().get::<Connection>().unwrap().clone();
                     match request.uri().path() {
-                        "/slow" => go_on.notified().await,
+                        "/slow" => {
+                            let continued = go_on.notified();
+                            arrived.add_permits(1);
+                            continued.await;
+                        }
                         "/reset" => connection.reset(),
                         _ => {}
                     }
@@ -53,7 +60,7 @@ impl Server {
         });
         let mut tasks = Tasks::default();
         tasks.spawn("listener", listener.serve(service, stop.clone()));
-        Self { address, stop, go_on, tasks }
+        Self { address, stop, arrived, go_on, tasks }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -120,9 +127,12 @@ async fn idle_connections_are_closed_in_favour_of_others() {
 #[tokio::test]
 async fn connections_with_requests_are_not_closed_for_others() {
     let server = Server::start(Limits { connections: 1, ..Limits::default() }, None).await;
-    let mut busy = [server.connect().await, server.connect().await];
-    for client in &mut busy {
-        send(client, "/slow").await;
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        send(&mut client, "/slow").await;
+        server.arrived.acquire().await.unwrap().forget();
+        busy.push(client);
     }
     let mut other = server.connect().await;
     send(&mut other, "/").await;
