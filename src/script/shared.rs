@@ -13,12 +13,50 @@ use super::plain::Plain;
 
 pub(super) mod methods;
 
+/// Limit of the bytes of all values of one operator, with their keys.
+const MAX_BYTES: usize = 256 << 20;
+
+/// What an entry takes besides its key and its value.
+const BYTES_PER_ENTRY: usize = 64;
+
 /// The shared data and locks of one operator.
 #[derive(Debug)]
 pub struct SharedData {
-    values: Mutex<BTreeMap<String, Plain>>,
+    values: Mutex<Values>,
     turn: Arc<Semaphore>,
     locks: Mutex<Locks>,
+}
+
+/// The values by their keys, and the bytes that they take, approximately.
+#[derive(Debug, Default)]
+struct Values {
+    by_key: BTreeMap<String, Plain>,
+    bytes: usize,
+}
+
+/// The values would take more bytes than allowed.
+struct TooLarge;
+
+impl Values {
+    /// Sets a value, or removes it if there is none.
+    ///
+    /// # Errors
+    /// If all values together would grow beyond `limit` bytes. Then nothing is changed.
+    fn set(&mut self, key: &str, value: Option<Plain>, limit: usize) -> Result<(), TooLarge> {
+        let size = |value: &Plain| key.len() + BYTES_PER_ENTRY + value.size();
+        let removed = self.by_key.get(key).map_or(0, size);
+        let added = value.as_ref().map_or(0, size);
+        let bytes = self.bytes - removed + added;
+        if added > removed && bytes > limit {
+            return Err(TooLarge);
+        }
+        self.bytes = bytes;
+        match value {
+            Some(value) => drop(self.by_key.insert(key.to_owned(), value)),
+            None => drop(self.by_key.remove(key)),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,16 +91,12 @@ impl Default for SharedData {
 
 impl SharedData {
     fn get(&self, key: &str) -> Option<Plain> {
-        self.values.lock().get(key).cloned()
+        self.values.lock().by_key.get(key).cloned()
     }
 
     /// Sets a value, or removes it if there is none.
-    fn set(&self, key: &str, value: Option<Plain>) {
-        let mut values = self.values.lock();
-        match value {
-            Some(value) => drop(values.insert(key.to_owned(), value)),
-            None => drop(values.remove(key)),
-        }
+    fn set(&self, key: &str, value: Option<Plain>) -> Result<(), TooLarge> {
+        self.values.lock().set(key, value, MAX_BYTES)
     }
 
     /// Returns the number of a call that wants locks.
@@ -183,3 +217,38 @@ impl SharedHandle {
 /// A lock as a value of a script.
 #[derive(Debug, Clone)]
 pub(super) struct LockHandle(Arc<str>);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(bytes: usize) -> Option<Plain> {
+        Some(json!("x".repeat(bytes)).into())
+    }
+
+    #[test]
+    fn values_grow_up_to_the_limit_of_all_of_them() {
+        let mut values = Values::default();
+        assert!(values.set("a", text(400), 1_000).is_ok());
+        assert!(values.set("b", text(2_000), 1_000).is_err());
+        assert!(values.set("b", text(300), 1_000).is_ok());
+        assert!(values.set("a", text(900), 1_000).is_err());
+        assert_eq!(values.by_key.get("a"), text(400).as_ref());
+        // A value that becomes smaller or goes gives room.
+        assert!(values.set("a", text(100), 1_000).is_ok());
+        assert!(values.set("b", None, 1_000).is_ok());
+        assert!(values.set("c", text(600), 1_000).is_ok());
+        assert!(values.set("a", None, 1_000).is_ok());
+        assert!(values.set("c", None, 1_000).is_ok());
+        assert_eq!(values.bytes, 0);
+    }
+
+    #[test]
+    fn many_keys_count_although_their_values_are_small() {
+        let mut values = Values::default();
+        let fitting = (0..).take_while(|key| values.set(&key.to_string(), Some(json!(1).into()), 10_000).is_ok()).count();
+        assert!((50..150).contains(&fitting), "{fitting}");
+    }
+}

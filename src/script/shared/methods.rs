@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, ImmutableString, NativeCallContext};
 
-use super::{LockHandle, SharedData, SharedHandle};
+use super::{LockHandle, SharedData, SharedHandle, TooLarge};
 use crate::object::ObjectKey;
 use crate::script::context::{Context, wait_in};
 use crate::script::convert;
@@ -52,8 +52,9 @@ fn enter(native: &NativeCallContext<'_>, data: &Arc<SharedData>, function: &str)
 
 fn set(data: &SharedData, key: &str, value: &Dynamic) -> Result<(), Thrown> {
     let value = convert::to_data(value).map_err(|error| Failure::argument(format!("`shared` holds plain data only: {error}")))?;
-    data.set(key, Some(value).filter(|value| !value.is_null()));
-    Ok(())
+    let too_large =
+        |TooLarge| Failure::argument("`shared` is full: its values would take more than 256 MiB; remove some with `shared.set(key, ())`");
+    Ok(data.set(key, Some(value).filter(|value| !value.is_null())).map_err(too_large)?)
 }
 
 /// Replaces a value by the result of a function, which gets the present value, or `()`. Returns the new value.
