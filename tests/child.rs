@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Time limit of a process: longer than all consecutive waits of a test.
-const LIFETIME: Duration = Duration::from_mins(4);
+pub(crate) const LIFETIME: Duration = Duration::from_mins(4);
 
 pub(crate) struct Process {
     child: Arc<Mutex<Child>>,
@@ -29,7 +29,7 @@ impl Process {
         Self::start_for(command, LIFETIME)
     }
 
-    fn start_for(command: &mut Command, lifetime: Duration) -> Self {
+    pub(crate) fn start_for(command: &mut Command, lifetime: Duration) -> Self {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+mod endurance;
 mod reload;
 
 use std::collections::BTreeSet;
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kopfd::cluster::{Client, Options, Request};
+use kopfd::cluster::{Client, Error, Options, Request};
 use kopfd::kit::Clock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::child::{LIMIT, Process, ask, output};
+use super::child::{LIFETIME, LIMIT, Process, ask, output};
 
 /// An embedded API server, with a folder for all files.
 struct Cluster {
@@ -27,14 +28,19 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let folder = TempDir::new().unwrap();
         let objects = [object("default", "one"), object("other", "two")].map(|object| object.to_string()).join("\n---\n");
         let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}"#;
-        std::fs::write(folder.path().join("objects.yaml"), format!("{namespace}\n---\n{objects}")).unwrap();
+        Self::start_with(&format!("{namespace}\n---\n{objects}"), LIFETIME)
+    }
+
+    /// Starts it with objects, as a stream of YAML.
+    fn start_with(objects: &str, lifetime: Duration) -> Self {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("objects.yaml"), objects).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
         command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]);
         command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = Process::start(&mut command);
+        let mut process = Process::start_for(&mut command, lifetime);
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         lines.map(Result::unwrap).find(|line| line.starts_with("export KUBECONFIG=")).unwrap();
         Self { process, folder }
@@ -75,6 +81,10 @@ struct Api {
 }
 
 impl Api {
+    fn send(&self, request: &Request) -> Result<Value, Error> {
+        self.runtime.block_on(self.client.request(request)).map(|response| serde_json::from_slice(&response.body).unwrap())
+    }
+
     fn create(&self, object: &Value) {
         let path = format!("{}?fieldManager=test", path(object));
         let request = Request::new(http::Method::POST, path).with_json("application/json", object);
