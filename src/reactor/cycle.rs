@@ -109,6 +109,8 @@ pub struct Cycle<'a, W: Effects> {
     pub memo: ObjectMemo,
     /// The span of its log lines.
     pub span: tracing::Span,
+    /// Whether a newer event is queued: changes are handled with that.
+    pub is_outdated: bool,
     /// Whether the handlers and the fields are noted for the breaker.
     pub is_noted: bool,
     /// A condition of the status to be written together with other changes.
@@ -187,7 +189,11 @@ impl<W: Effects> Cycle<'_, W> {
     /// Runs the cycle to its end, including sleeps. It begins with the functions that an earlier cycle could not apply.
     pub async fn run(self, remaining: Vec<Transform>) -> Ended {
         let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
-        let own_patch = if self.consistent_at.is_some() { OwnPatch::Awaited } else { OwnPatch::Seen };
+        let own_patch = match (self.is_outdated, self.consistent_at) {
+            (true, _) => OwnPatch::Interrupted,
+            (false, Some(_)) => OwnPatch::Awaited,
+            (false, None) => OwnPatch::Seen,
+        };
         let mut state = State { began_with_patch: !patch.is_empty(), patch, own_patch, ..State::default() };
         loop {
             let step = next(&self.situation(&state));

@@ -211,3 +211,172 @@ fn digest(served: &Served, body: &Body) -> u64 {
 pub fn setting(condition: Condition) -> Transform {
     Transform::SetCondition(Arc::new(condition))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::handling::Lifecycle;
+    use crate::reactor::cycle::Sent;
+
+    const THRESHOLD: Threshold = Threshold { cycles: 2, period: Duration::from_secs(60), max_delay: Duration::from_secs(60) };
+
+    fn now() -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn object(version: u32, rest: &Value) -> Body {
+        let mut object = json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version.to_string()}});
+        for (key, value) in rest.as_object().unwrap() {
+            match key.as_str() {
+                "deleted" => object["metadata"]["deletionTimestamp"] = value.clone(),
+                _ => object[key] = value.clone(),
+            }
+        }
+        Body::from(object)
+    }
+
+    fn served() -> Served {
+        Served::new(Arc::default(), &[], Arc::default(), Lifecycle::default(), Duration::ZERO)
+    }
+
+    /// A handler whose first attempt changes the object to its next version.
+    fn again() -> Ended {
+        let notes = Notes { has_called: true, handlers: vec!["made".to_owned()], fields: vec!["spec.n".to_owned()], ..Notes::default() };
+        Ended { handled: true, result: Ok(Sent::default()), echo: None, notes }
+    }
+
+    struct Scene {
+        recent: RecentCycles,
+        served: Served,
+        revision: u32,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            Self { recent: RecentCycles::default(), served: served(), revision: 1 }
+        }
+
+        /// An object that was changed by its own handler this often, up to this version.
+        fn looping(cycles: u32) -> Self {
+            let mut scene = Self::new();
+            for version in 1..=cycles {
+                scene.cycle(&object(version, &json!({"spec": {"n": version}})), again(), &[version + 1]);
+            }
+            scene
+        }
+
+        fn cycle(&mut self, body: &Body, ended: Ended, versions: &[u32]) -> (Trigger, Vec<Report>) {
+            let begun = Begun { event_kind: EventKind::Modified, body, served: &self.served, revision: self.revision };
+            let (trigger, began) = self.recent.begin(&begun, THRESHOLD, now());
+            let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+            let ran = Ran { ended: &ended, versions: &versions, is_last: true };
+            let report = self.recent.end(&begun, trigger, ran, THRESHOLD, now());
+            (trigger, began.into_iter().chain(report).collect())
+        }
+    }
+
+    #[test]
+    fn cycles_that_begin_with_own_writes_count() {
+        let mut scene = Scene::new();
+        let first = scene.cycle(&object(1, &json!({})), again(), &[2]);
+        assert_eq!(first, (Trigger::Other, Vec::new()));
+        for version in 2..4 {
+            assert_eq!(scene.cycle(&object(version, &json!({})), again(), &[version + 1]), (Trigger::OwnWrite, Vec::new()));
+        }
+        let (trigger, reports) = scene.cycle(&object(4, &json!({})), again(), &[5]);
+        assert_eq!(trigger, Trigger::OwnWrite);
+        assert!(matches!(&reports[..], [Report::Began(found)] if found.handlers == ["made"] && found.fields == ["spec.n"]), "{reports:?}");
+    }
+
+    #[test]
+    fn changes_by_others_are_those_of_the_essence_and_deletions() {
+        let own = json!({"spec": {"n": 4}});
+        let others = [
+            (json!({"spec": {"n": 5}}), Trigger::Change),
+            (json!({"spec": {"n": 4}, "deleted": "now"}), Trigger::Change),
+            (json!({"spec": {"n": 4}, "status": {"x": 1}}), Trigger::Other),
+        ];
+        for (other, expected) in others {
+            let mut scene = Scene::looping(4);
+            assert_eq!(scene.cycle(&object(5, &own), Ended { notes: Notes::default(), ..again() }, &[6]).0, Trigger::OwnWrite);
+            let (trigger, reports) = scene.cycle(&object(7, &other), again(), &[8]);
+            assert_eq!(trigger, expected, "{other}");
+            assert_eq!(reports.contains(&Report::Ended(Why::Changed)), expected == Trigger::Change);
+        }
+    }
+
+    #[test]
+    fn an_object_at_rest_needs_no_memory() {
+        let mut scene = Scene::looping(4);
+        let idle = || Ended { handled: false, notes: Notes::default(), ..again() };
+        assert_eq!(scene.cycle(&object(5, &json!({})), idle(), &[]).1, [Report::Ended(Why::Rested)]);
+        assert!(!scene.recent.is_needed());
+        // A patch that changes nothing has the version of the event.
+        let mut scene = Scene::new();
+        scene.cycle(&object(1, &json!({})), again(), &[1]);
+        assert!(!scene.recent.is_needed());
+    }
+
+    #[test]
+    fn a_new_revision_of_the_operator_starts_anew() {
+        let mut scene = Scene::looping(4);
+        scene.revision += 1;
+        assert_eq!(scene.cycle(&object(5, &json!({})), again(), &[6]), (Trigger::Other, vec![Report::Ended(Why::Reloaded)]));
+    }
+
+    #[test]
+    fn only_events_of_own_writes_can_wait() {
+        let scene = Scene::looping(1);
+        let urgent = |event_kind, version| scene.recent.is_urgent(&Event::new(event_kind, object(version, &json!({})).to_string()));
+        assert!(!urgent(EventKind::Modified, 2));
+        assert!(urgent(EventKind::Modified, 3));
+        assert!(urgent(EventKind::Deleted, 2) && urgent(EventKind::Revisited, 2) && urgent(EventKind::Listed, 2));
+    }
+
+    #[test]
+    fn cycles_that_make_progress_or_wait_do_not_repeat_themselves() {
+        let tenth = Duration::from_millis(100);
+        let called = || Notes { has_called: true, ..Notes::default() };
+        let notes = [
+            (true, Notes { fields: vec!["spec.n".to_owned()], ..called() }, Effect::Again),
+            (true, called(), Effect::Advance),
+            (false, called(), Effect::Again),
+            (false, Notes { has_advanced: true, ..called() }, Effect::Advance),
+            (false, Notes { delay: Some(tenth), ..called() }, Effect::Advance),
+            (false, Notes { delay: Some(tenth / 2), ..called() }, Effect::Again),
+            (false, Notes::default(), Effect::Advance),
+            (false, Notes { have_events_written: true, has_advanced: true, ..called() }, Effect::Again),
+        ];
+        for (handled, notes, expected) in notes {
+            let text = format!("{notes:?}");
+            assert_eq!(effect(&Ended { handled, notes, ..again() }, true, false), expected, "{text}");
+        }
+        let idle = |notes| Ended { handled: false, notes, ..again() };
+        assert_eq!(effect(&idle(Notes::default()), false, true), Effect::Rest);
+        assert_eq!(effect(&idle(Notes::default()), false, false), Effect::Advance);
+        assert_eq!(effect(&idle(Notes { delay: Some(tenth), ..Notes::default() }), false, true), Effect::Advance);
+        assert_eq!(effect(&idle(Notes { is_postponed: true, ..Notes::default() }), false, true), Effect::Advance);
+    }
+
+    #[test]
+    fn the_condition_shows_whether_the_object_is_slowed_down() {
+        let named = settings::Breaker { condition: Some("Looping".to_owned()), ..settings::Breaker::default() };
+        let with = |status: &str, message: &str| {
+            object(9, &json!({"status": {"conditions": [{"type": "Looping", "status": status, "message": message}]}}))
+        };
+        let slowed = Scene::looping(4).recent;
+        let due = slowed.due_condition(&named, &object(9, &json!({})), now()).unwrap();
+        assert_eq!((due.is_true, due.now.as_str(), due.reason.as_str()), (true, "1970-01-01T00:00:00Z", SELF_TRIGGERED));
+        assert_eq!(slowed.due_condition(&named, &with("True", &due.message), now()), None);
+        assert!(slowed.due_condition(&named, &with("True", "older"), now()).is_some());
+        let recovered = RecentCycles::default();
+        assert!(recovered.due_condition(&named, &with("True", ""), now()).is_some_and(|due| !due.is_true));
+        assert_eq!(recovered.due_condition(&named, &with("False", ""), now()), None);
+        assert_eq!(recovered.due_condition(&named, &object(9, &json!({})), now()), None);
+        assert_eq!(slowed.due_condition(&settings::Breaker::default(), &object(9, &json!({})), now()), None);
+    }
+}

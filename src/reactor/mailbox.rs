@@ -164,17 +164,17 @@ impl Mailbox {
         false
     }
 
-    /// Sleeps until an urgent event is queued, or the mailbox is closed. Other events stay queued.
+    /// Sleeps until an urgent event is queued, or the mailbox is closed. Other events do not end it. Returns whether it slept in full.
     ///
     /// *Cancel safety*: the sleep may be dropped.
-    pub async fn pause(&self, duration: Duration, is_urgent: impl Fn(&Event) -> bool) {
+    pub async fn pause(&self, duration: Duration, is_urgent: impl Fn(&Event) -> bool) -> bool {
         let deadline = deadline(duration);
         let mut checked = 0;
         loop {
             let newer: Vec<Event> = {
                 let state = self.state.lock();
                 if state.is_closed || state.is_urgent {
-                    return;
+                    return false;
                 }
                 // A full queue replaces its last event.
                 let first = checked.min(state.events.len().saturating_sub(1));
@@ -182,10 +182,10 @@ impl Mailbox {
                 state.events.iter().skip(first).map(|(event, _)| event.clone()).collect()
             };
             if newer.iter().any(&is_urgent) {
-                return;
+                return false;
             }
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
-                return;
+                return true;
             }
         }
     }

@@ -75,6 +75,15 @@ pub struct Attempt {
     panics: usize,
 }
 
+/// How the pause of an object that is slowed down has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// In full, or there was none.
+    Over,
+    /// By a newer event: the state that was paused may be outdated by minutes.
+    Interrupted,
+}
+
 /// The version that results from the operator's last patch, until its event arrives.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
@@ -330,7 +339,8 @@ impl<W: Effects> Worker<W> {
         let is_throttled = retry_state.throttle.active_until().is_some();
         let begun = Begun { event_kind, body: &seen, served: &served, revision: self.serving.revision };
         let trigger = if is_throttled { Trigger::Other } else { self.begin_cycle(&mut retry_state, &begun) };
-        if !is_throttled && self.await_breaker(&retry_state, trigger).await {
+        let pause = if is_throttled { None } else { self.await_breaker(&retry_state, trigger).await };
+        if let Some(pause) = pause {
             let cycle = Cycle {
                 world: &*self.serving.world,
                 served: &served,
@@ -342,6 +352,7 @@ impl<W: Effects> Worker<W> {
                 stop: self.stop.clone(),
                 memo: self.memo(noticed),
                 span: self.span.clone(),
+                is_outdated: pause == Pause::Interrupted,
                 is_noted: trigger == Trigger::OwnWrite,
                 condition: self.due_condition(&retry_state, &seen),
             };
@@ -394,21 +405,21 @@ impl<W: Effects> Worker<W> {
         trigger
     }
 
-    /// Waits if the object is slowed down, and the event is that of its own write. Other events end the wait. Returns whether the cycle may
-    /// run: an operator that stops leaves the object as it is.
-    async fn await_breaker(&self, retry_state: &RetryState, trigger: Trigger) -> bool {
+    /// Waits if the object is slowed down, and the event is that of its own write. Other events end the wait. Returns `None` if the operator
+    /// stops, and leaves the object as it is.
+    async fn await_breaker(&self, retry_state: &RetryState, trigger: Trigger) -> Option<Pause> {
         let until = retry_state.recent.breaker().and_then(Breaker::paused_until).filter(|_| trigger == Trigger::OwnWrite);
-        let Some(until) = until else { return true };
+        let Some(until) = until else { return Some(Pause::Over) };
         let left = time_between(self.serving.world.clock().now(), until);
         if left.is_zero() {
-            return true;
+            return Some(Pause::Over);
         }
         self.log_message(&Message::debug(format!(
             "The next cycle begins in {} seconds, since the object keeps triggering itself.",
             seconds(left)
         )));
-        self.mailbox.pause(left, |event| retry_state.recent.is_urgent(event)).await;
-        !self.mailbox.is_closed()
+        let is_over = self.mailbox.pause(left, |event| retry_state.recent.is_urgent(event)).await;
+        (!self.mailbox.is_closed()).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
     }
 
     /// Records the end of a cycle.
