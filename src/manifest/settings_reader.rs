@@ -178,11 +178,11 @@ fn requests(reader: &Reader, item: &Item<'_>) -> Option<Rate> {
     let fields = reader.fields(item, "the budget of requests", &["perSecond", "burst"])?;
     let count = |item: &Item<'_>| up_to(reader, item, MAX_REQUESTS);
     let given = reader.required(&fields, "perSecond", "add such as `perSecond: 50`, or write `requests: null` for no limit");
-    let per_second = given.and_then(|item| count(&item))?;
-    let burst = match fields.get("burst") {
-        Some(item) => count(&item)?,
-        None => per_second.saturating_mul(2).min(MAX_REQUESTS as u32),
-    };
+    let per_second = given.and_then(|item| count(&item));
+    let burst = fields.get("burst").map(|item| count(&item));
+    let per_second = per_second?;
+    // A burst with a mistake was reported.
+    let burst = burst.unwrap_or_else(|| Some(per_second.saturating_mul(2).min(MAX_REQUESTS as u32)))?;
     Some(Rate { per_second, burst })
 }
 

@@ -269,7 +269,7 @@ mod tests {
                 action(&mailbox);
             }
         };
-        let interrupt = |mailbox: &Mailbox| drop(mailbox.put(event("urgent")));
+        let interrupt = |mailbox: &Mailbox| assert!(mailbox.put(event("urgent")));
         assert_eq!(tokio::join!(pause(Arc::clone(&mailbox)), later(2, interrupt)).0, 4);
         assert_eq!(pause(Arc::clone(&mailbox)).await, 0, "it is still queued");
         for _ in 0..3 {
@@ -283,7 +283,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_urgent_event_that_replaces_the_last_one_of_a_full_queue_ends_the_pause() {
         let mailbox = Arc::new(Mailbox::default());
-        (0..CAPACITY).for_each(|_| drop(mailbox.put(event("own"))));
+        (0..CAPACITY).for_each(|_| assert!(mailbox.put(event("own"))));
         let sender = Arc::clone(&mailbox);
         let send = async move {
             tokio::time::sleep(Duration::from_secs(5)).await;
