@@ -9,6 +9,7 @@
 
 pub mod activity;
 pub mod attempt;
+pub mod breaker;
 pub mod cause;
 pub mod conclude;
 pub mod contradiction;

@@ -15,7 +15,7 @@ pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
 
 pub use body::{Body, EventKind, ObjectKey};
 pub use diff::{Diff, Item, Op, Scope};
-pub use patch::{BodyFunction, Patch, Reply, Transform};
+pub use patch::{BodyFunction, Condition, Patch, Reply, Transform};
 pub use path::FieldPath;
 pub use resource::Resource;
 pub use selector::Selector;

@@ -13,6 +13,7 @@ pub mod echo;
 pub mod kind;
 pub mod leaving;
 pub mod live_effects;
+pub mod looping;
 pub mod mailbox;
 pub mod memory;
 pub mod observation;

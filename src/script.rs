@@ -24,6 +24,7 @@ mod attempt;
 mod bounded;
 mod budget;
 pub mod call;
+mod call_rate;
 mod chain;
 pub mod check;
 mod compile;
@@ -80,7 +81,7 @@ mod warnings;
 
 pub use allocator::Accounting;
 pub use api::{Api, ApiError, Credentials};
-pub use call::{Attempted, Call, Evaluation, Returned, Subhandling};
+pub use call::{Attempted, Call, Evaluation, Returned, SelfWrite, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limit, Limits};
 pub use host::{Fibers, Host, Installed, Options, Threads};

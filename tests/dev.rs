@@ -130,6 +130,20 @@ fn a_folder_of_everything_can_be_applied() {
 }
 
 #[test]
+fn an_object_that_triggers_itself_is_named_and_its_corrected_script_is_called_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("count"));
+    write(folder.path(), "code.rhai", "fn count() { throw temporary(\"again\", 0); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let mut dev = Trial::start(kopfd(folder.path()).args(["operator.yaml", "--apply", "obj.yaml"]));
+    dev.wait_for("[default/one] The object keeps triggering itself: 301 cycles within");
+    write(folder.path(), "code.rhai", "fn count() {}");
+    dev.wait_for("[default/one] The object is not slowed down any more: the operator was reloaded.");
+    dev.wait_for("[default/one] Handler 'count' succeeded.");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
+#[test]
 fn writes_of_scripts_are_reported_with_their_changes() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = tried_once(folder.path(), "database");

@@ -59,6 +59,7 @@ impl Case {
             array_size: number("arraySize", default.array_size as u64) as usize,
             map_size: number("mapSize", default.map_size as u64) as usize,
             api_calls: number("apiCalls", default.api_calls),
+            api_calls_per_minute: number("apiCallsPerMinute", default.api_calls_per_minute),
             output: number("output", default.output),
         }
     }

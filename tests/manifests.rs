@@ -57,6 +57,11 @@ fn every_word_of_the_manifest_is_read() {
     assert!(operator.handlers.iter().filter(|handler| handler.on != On::Event).all(|handler| handler.policy.retries.is_some()));
     assert_eq!(operator.settings.execution.lifecycle, Lifecycle::AllAtOnce);
     assert_eq!(operator.settings.process.ultimate_exiting_timeout, None);
+    let breaker = operator.settings.queueing.breaker.as_ref().unwrap();
+    assert_eq!((breaker.threshold.cycles, breaker.threshold.max_delay), (50, Duration::from_secs(30)));
+    assert_eq!((breaker.threshold.period, breaker.condition.as_deref()), (Duration::from_mins(1), Some("Looping")));
+    let requests = operator.settings.networking.requests.unwrap();
+    assert_eq!((requests.per_second, requests.burst), (20, 40));
     assert_eq!(operator.settings.persistence.storages.finalizer, "example.com/everything");
     assert_eq!(operator.declaration.indexes, ["by_name"]);
     assert_eq!(operator.declaration.allow.http.len(), 4);
@@ -84,7 +89,8 @@ fn limits_follow_the_kind_of_the_binding() {
         operator.declaration.bindings.iter().filter(|binding| binding.id == "admit").map(|one| one.limits.time).next(),
         Some(Some(Duration::from_secs(10)))
     );
-    assert!(operator.declaration.bindings.iter().all(|binding| binding.limits.operations == 1_000_000));
+    let bindings = &operator.declaration.bindings;
+    assert!(bindings.iter().all(|binding| binding.limits.operations == 1_000_000 && binding.limits.api_calls_per_minute == 1000));
 }
 
 #[test]

@@ -16,10 +16,11 @@ const EVENTS: &str = "tests/conformance/vectors/events.json";
 const WATCHES: &str = "src/cluster/watch/tests.rs";
 const LIMITS: &str = "tests/limits.rs";
 const REQUESTS: &str = "src/cluster/client/tests.rs";
+const LOOPS: &str = "tests/scenarios/holding/loops.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 33] = [
+const EFFECTS: [(&str, &str, &str); 35] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -37,6 +38,7 @@ const EFFECTS: [(&str, &str, &str); 33] = [
     ("queueing.idleTimeout", KINDS, "a_worker_waits_for_the_event_of_its_own_patch_for_the_idle_timeout"),
     ("queueing.exitTimeout", SCENARIOS, "a slow handler is cancelled after the exit timeout"),
     ("queueing.errorDelays", SCENARIOS, "an object is throttled by the error delays"),
+    ("queueing.breaker", LOOPS, "a handler that changes what it is called for is slowed down"),
     ("scripts.memory", LIMITS, "new_calls_wait_while_the_running_ones_hold_more_than_the_process_may"),
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
     ("execution.defaultBackoff", SCENARIOS, "the pause after an error and the order of handlers"),
@@ -48,6 +50,7 @@ const EFFECTS: [(&str, &str, &str); 33] = [
     ("networking.connectTimeout", CONNECTIONS, "the_time_for_opening_a_connection_is_a_setting"),
     ("networking.errorBackoffs", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),
     ("networking.enforceRetryAfter", REQUESTS, "the_server_may_ask_for_a_longer_pause"),
+    ("networking.requests", "tests/scenarios/holding/requests.yaml", "requests beyond the budget wait"),
     ("networking.trustEnv", PROCESSES, "the_proxy_of_the_environment_is_used_only_if_a_setting_allows_it"),
     ("persistence.finalizer", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.progressStorage", SCENARIOS, "the finalizer and the annotations"),

@@ -1,4 +1,4 @@
-//! Clock, tasks, stop signals, back-off, durations, positions in files. Independent of Kubernetes.
+//! Clock, tasks, stop signals, back-off, token buckets, durations, positions in files. Independent of Kubernetes.
 
 pub mod backoff;
 pub mod clock;
@@ -10,6 +10,7 @@ pub mod suggest;
 pub mod surplus;
 pub mod task_group;
 pub mod tasks;
+pub mod token_bucket;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
@@ -17,3 +18,4 @@ pub use stop::Stop;
 pub use surplus::surplus;
 pub use task_group::TaskGroup;
 pub use tasks::{Ended, Tasks};
+pub use token_bucket::{Rate, TokenBucket};

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 use http::{HeaderMap, HeaderValue, Method, header};
-use parking_lot::RwLock;
+use parking_lot::{Mutex as SyncMutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info};
 
-use crate::kit::{Backoff, Clock};
+use crate::kit::{Backoff, Clock, TokenBucket};
 use crate::telemetry::OperatorMetrics;
 
 use super::address;
@@ -54,9 +54,25 @@ struct Inner {
     /// The error of the last login, if it failed.
     failed: watch::Sender<Option<LoginError>>,
     in_flight: Semaphore,
+    budget: Budget,
     settings: RwLock<Arc<ConnectionSettings>>,
     clock: Clock,
     metrics: OnceLock<OperatorMetrics>,
+}
+
+/// The budget of requests. Requests that wait for it are sent in the order in which they came.
+struct Budget {
+    /// Held by the request that gets the next token.
+    next: Semaphore,
+    bucket: SyncMutex<TokenBucket>,
+    /// The beginning of the bucket's time.
+    origin: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { next: Semaphore::new(1), bucket: SyncMutex::default(), origin: Instant::now() }
+    }
 }
 
 /// The usable connections, the preferred one first. Before the first login there are none.
@@ -233,6 +249,7 @@ impl Client {
             renewal: Mutex::default(),
             failed: watch::Sender::new(None),
             in_flight: Semaphore::new(IN_FLIGHT),
+            budget: Budget::default(),
             settings: RwLock::new(Arc::new(settings)),
             clock,
             metrics: OnceLock::new(),
@@ -244,6 +261,30 @@ impl Client {
     pub fn measure(&self, metrics: OperatorMetrics) {
         // Clones of the client share the first metrics.
         drop(self.inner.metrics.set(metrics));
+    }
+
+    /// Waits until the budget of requests allows one more, and takes it.
+    ///
+    /// *Cancel safety*: a request that stops waiting takes nothing.
+    async fn await_budget(&self) {
+        if self.settings().networking.requests.is_none() {
+            return;
+        }
+        let Budget { next, bucket, origin } = &self.inner.budget;
+        let began = Instant::now();
+        let _turn = next.acquire().await.expect("the semaphore is never closed");
+        // The settings may change while it waits.
+        while let Some(rate) = self.settings().networking.requests {
+            let taken = bucket.lock().take(rate, origin.elapsed());
+            match taken {
+                Ok(()) => break,
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+        let waited = began.elapsed();
+        if let Some(metrics) = self.inner.metrics.get().filter(|_| !waited.is_zero()) {
+            metrics.waited_for_budget(waited);
+        }
     }
 
     /// Runs a request, and counts it by the status of its answer.
@@ -349,7 +390,7 @@ impl Client {
             if let Some(metrics) = self.inner.metrics.get() {
                 let (verb, resource) = address::classify(&request.method, &request.path);
                 metrics.repetition(verb, &resource);
-                if failure.status() == Some(429) {
+                if failure.status() == Some(429) || failure.retry_after().is_some() {
                     metrics.throttled(pause);
                 }
             }
@@ -376,6 +417,7 @@ impl Client {
         let mut session = self.session().await?;
         let first = session.logins;
         while session.logins - first < LOGINS {
+            self.await_budget().await;
             match self.counted(&request, |_| 200, self.open_with(&session.connection, &request, limit)).await {
                 Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
                 other => return other,
@@ -394,6 +436,7 @@ impl Client {
         let mut session = self.session().await?;
         let first = session.logins;
         while session.logins - first < LOGINS {
+            self.await_budget().await;
             match self.counted(request, |response| response.status, self.attempt_with(&session.connection, request)).await {
                 Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
                 other => return other,
@@ -521,8 +564,7 @@ impl Client {
     }
 
     fn pause(&self, backoff: Duration, failure: &Error) -> Duration {
-        let asked = failure.retry_after().filter(|_| failure.status() == Some(429));
-        match asked {
+        match failure.retry_after() {
             Some(asked) if asked > backoff || self.settings().networking.enforce_retry_after => asked,
             _ => backoff,
         }

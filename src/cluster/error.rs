@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::kit::errors;
 
+/// The longest pause that the server can ask for. It bounds what a mistaken header does; a server that is still busy asks again.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
+
 /// Characters kept of an error text if the server does not answer with a `Status`.
 const TEXT_LIMIT: usize = 256;
 
@@ -161,10 +164,10 @@ impl Error {
         }
     }
 
-    /// Returns the duration of `Retry-After`.
+    /// Returns the duration of `Retry-After`, up to five minutes.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Status { retry_after, .. } => retry_after.map(Duration::from_secs),
+            Self::Status { retry_after, .. } => retry_after.map(|asked| Duration::from_secs(asked).min(MAX_RETRY_AFTER)),
             _ => None,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::kit::Rate;
+
 /// The settings of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionSettings {
@@ -11,7 +13,7 @@ pub struct ConnectionSettings {
     pub watching: Watching,
 }
 
-/// Settings of all requests: kopf's `settings.networking`.
+/// Settings of all requests: kopf's `settings.networking`, and the budget of requests.
 #[derive(Debug, Clone)]
 pub struct Networking {
     /// Time limit of one attempt of a request.
@@ -24,6 +26,8 @@ pub struct Networking {
     pub enforce_retry_after: bool,
     /// Whether proxies of the environment are used.
     pub trust_env: bool,
+    /// The budget of all requests; `None`: unlimited.
+    pub requests: Option<Rate>,
 }
 
 impl Default for Networking {
@@ -34,6 +38,7 @@ impl Default for Networking {
             error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
             enforce_retry_after: false,
             trust_env: false,
+            requests: None,
         }
     }
 }

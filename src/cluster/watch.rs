@@ -332,7 +332,7 @@ impl Watcher {
                 // First: a stream may always have something to read.
                 () = self.revisits.requested() => {
                     let revisited = self.revisit(sink).await;
-                    self.revisits.ended(revisited.is_ok());
+                    self.revisits.ended(revisited.as_ref().err());
                     if revisited.is_ok() {
                         sink.revisited(self.revisits.taken);
                     }
@@ -571,12 +571,14 @@ impl Revisits {
         std::future::pending::<()>().await;
     }
 
-    fn ended(&mut self, is_complete: bool) {
-        if is_complete {
+    fn ended(&mut self, failure: Option<&Error>) {
+        let Some(failure) = failure else {
             self.failures.reset();
-        }
-        let pause = (!is_complete).then(|| self.failures.next_or_last().unwrap_or_default());
-        self.again_at = pause.and_then(|pause| after(Some(pause)));
+            self.again_at = None;
+            return;
+        };
+        let pause = self.failures.next_or_last().unwrap_or_default();
+        self.again_at = after(Some(pause.max(failure.retry_after().unwrap_or_default())));
     }
 }
 

@@ -1,5 +1,7 @@
 //! Errors of a cycle. A failed cycle delays its object and nothing else.
 
+use std::time::Duration;
+
 use crate::cluster;
 use crate::handling::progress::BrokenRecord;
 
@@ -24,4 +26,14 @@ pub enum Error {
     /// A call was cancelled, so the cycle has no result.
     #[error("the operator stops")]
     Cancelled,
+}
+
+impl Error {
+    /// Returns the pause that the API server has asked for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Patch(error) => error.retry_after(),
+            _ => None,
+        }
+    }
 }

@@ -198,6 +198,18 @@ pub enum EngineEvent<'a> {
         /// The resulting version, if the patch has changed anything.
         version: Option<&'a str>,
     },
+    /// An object is slowed down, since it keeps triggering itself.
+    LoopBegan {
+        /// The object's unique id.
+        uid: &'a str,
+        /// The ids of the handlers of its last cycles.
+        handlers: &'a [String],
+    },
+    /// An object is not slowed down any more.
+    LoopEnded {
+        /// The object's unique id.
+        uid: &'a str,
+    },
     /// A cycle has ended; for a deleted object always without an error.
     CycleEnded {
         /// The object's unique id.

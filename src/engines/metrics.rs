@@ -1,6 +1,6 @@
 //! Counts the events of an operator.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -27,6 +27,8 @@ struct State {
     calls: HashMap<(String, String), Instant>,
     /// The handlers that wait for their next attempt, by the object's unique id.
     waiting: HashMap<String, BTreeSet<String>>,
+    /// The objects that are slowed down, by their unique ids.
+    slowed: HashSet<String>,
 }
 
 impl MetricsSink {
@@ -58,10 +60,25 @@ impl MetricsSink {
     }
 
     fn gone(&self, uid: String) {
+        self.recovered(&uid);
         self.changed(&mut self.state.lock(), uid, |waiting| {
             waiting.clear();
             true
         });
+    }
+
+    fn slowed(&self, uid: &str, handlers: &[String]) {
+        handlers.iter().for_each(|handler| self.metrics.looped(handler));
+        let mut state = self.state.lock();
+        state.slowed.insert(uid.to_owned());
+        self.metrics.slowed(state.slowed.len());
+    }
+
+    fn recovered(&self, uid: &str) {
+        let mut state = self.state.lock();
+        if state.slowed.remove(uid) {
+            self.metrics.slowed(state.slowed.len());
+        }
     }
 
     /// Changes the handlers of an object that wait, and sets the gauge if that has changed their number.
@@ -129,6 +146,8 @@ impl EventSink for MetricsSink {
                 self.changed(&mut self.state.lock(), uid(body), |waiting| waiting.remove(&handler.id));
             }
             EngineEvent::CycleEnded { error, .. } => self.metrics.cycle(error.is_some()),
+            EngineEvent::LoopBegan { uid, handlers } => self.slowed(uid, handlers),
+            EngineEvent::LoopEnded { uid } => self.recovered(uid),
             _ => {}
         }
     }
@@ -248,6 +267,25 @@ mod tests {
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
         scene.sink.accept(&EngineEvent::ObjectForgotten { uid: "3" });
         scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+    }
+
+    #[test]
+    fn objects_are_slowed_down_until_they_recover_or_are_gone() {
+        let scene = Scene::new();
+        let handlers = ["made".to_owned(), "other".to_owned()];
+        for uid in ["1", "2", "3"] {
+            scene.sink.accept(&EngineEvent::LoopBegan { uid, handlers: &handlers });
+        }
+        scene.shows("kopfd_objects_slowed_down{operator=\"demo\"} 3");
+        scene.shows("kopfd_loops_total{operator=\"demo\",handler=\"other\"} 3");
+        scene.sink.accept(&EngineEvent::LoopEnded { uid: "1" });
+        scene.sink.accept(&EngineEvent::LoopEnded { uid: "1" });
+        scene.shows("kopfd_objects_slowed_down{operator=\"demo\"} 2");
+        scene.sink.accept(&EngineEvent::ObjectForgotten { uid: "2" });
+        let gone = EngineEvent::ObjectSeen { body: &body("3"), event_kind: EventKind::Deleted, consistency_in: None };
+        scene.sink.accept(&gone);
+        scene.shows("kopfd_objects_slowed_down{operator=\"demo\"} 0");
+        scene.shows("kopfd_loops_total{operator=\"demo\",handler=\"made\"} 3");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,6 +9,10 @@ use super::reader::{Item, Reader};
 /// The highest allowed limit of nested calls: more would not fit on a fiber's stack.
 const MAX_CALL_DEPTH: i64 = 128;
 
+/// The keys of budgets.
+const LIMITS: [&str; 10] =
+    ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "apiCallsPerMinute", "output"];
+
 /// Budgets, as far as they are given.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Budgets {
@@ -26,8 +30,7 @@ impl Budgets {
 
     /// Reads a mapping of budgets, which override the current ones.
     pub(super) fn read(&mut self, reader: &Reader, item: &Item<'_>) {
-        let known = ["operations", "time", "memory", "depth", "stringSize", "arraySize", "mapSize", "apiCalls", "output"];
-        let Some(fields) = reader.fields(item, "the limits", &known) else { return };
+        let Some(fields) = reader.fields(item, "the limits", &LIMITS) else { return };
         let mut limits = self.limits.clone().unwrap_or_default();
         let count = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|count| count as u64);
         let items = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|count| count as usize);
@@ -39,6 +42,7 @@ impl Budgets {
         reader.set(&fields, "arraySize", &mut limits.array_size, items);
         reader.set(&fields, "mapSize", &mut limits.map_size, items);
         reader.set(&fields, "apiCalls", &mut limits.api_calls, count);
+        reader.set(&fields, "apiCallsPerMinute", &mut limits.api_calls_per_minute, count);
         reader.set(&fields, "output", &mut limits.output, Reader::size);
         let mut time = self.time.unwrap_or_default();
         reader.set(&fields, "time", &mut time, |reader, item| {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::handling::Lifecycle;
+use crate::handling::breaker::Threshold;
+use crate::kit::Rate;
 use crate::persistence::Storages;
 use crate::script::host::MEMORY;
 
@@ -108,6 +110,17 @@ pub struct Queueing {
     pub exit_timeout: Duration,
     /// The pauses after the first, second, … failure of a cycle.
     pub error_delays: Vec<Duration>,
+    /// When objects that keep triggering themselves are slowed down; `None`: never. Beyond kopf.
+    pub breaker: Option<Breaker>,
+}
+
+/// When objects that keep triggering themselves are slowed down, and how that is shown.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Breaker {
+    /// When an object counts as looping, and how far it is slowed down.
+    pub threshold: Threshold,
+    /// The type of the condition in the status of such objects; `None`: there is none.
+    pub condition: Option<String>,
 }
 
 /// The discovery of kinds.
@@ -166,6 +179,8 @@ pub struct Networking {
     pub enforce_retry_after: bool,
     /// Whether proxies of the environment are used.
     pub trust_env: bool,
+    /// The budget of all requests; `None`: unlimited. Beyond kopf.
+    pub requests: Option<Rate>,
 }
 
 /// State stored on objects.
@@ -231,6 +246,7 @@ impl Default for Queueing {
             idle_timeout: Duration::from_secs(5),
             exit_timeout: Duration::from_secs(2),
             error_delays: fibonacci.map(Duration::from_secs).to_vec(),
+            breaker: Some(Breaker::default()),
         }
     }
 }
@@ -261,6 +277,7 @@ impl Default for Networking {
             error_backoffs: [1, 1, 2, 3, 5, 8, 13, 21].map(Duration::from_secs).to_vec(),
             enforce_retry_after: false,
             trust_env: false,
+            requests: None,
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::handling::Lifecycle;
+use crate::kit::Rate;
 
 use super::reader::{Fields, Item, Reader};
-use super::settings::Settings;
+use super::settings::{Breaker, Settings};
 use super::tree::Kind;
 use super::{admission, ranges, storages};
 
@@ -15,13 +16,13 @@ pub(super) const KNOWN: [(&str, &[&str]); 12] = [
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
     ("watching", &["serverTimeout", "clientTimeout", "connectTimeout", "reconnectBackoff", "inactivityTimeout"]),
-    ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays"]),
+    ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays", "breaker"]),
     ("scanning", &["disabled"]),
     ("admission", &["server", "managed"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("scripts", &["memory"]),
-    ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv"]),
+    ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv", "requests"]),
     ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "consistencyTimeout"]),
 ];
 
@@ -81,6 +82,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "idleTimeout", &mut queueing.idle_timeout, Reader::duration);
             reader.set(fields, "exitTimeout", &mut queueing.exit_timeout, Reader::duration);
             reader.set(fields, "errorDelays", &mut queueing.error_delays, durations);
+            reader.set_option(fields, "breaker", &mut queueing.breaker, breaker);
         }
         "scanning" => reader.set(fields, "disabled", &mut settings.scanning.disabled, Reader::boolean),
         "admission" => {
@@ -106,6 +108,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "errorBackoffs", &mut networking.error_backoffs, durations);
             reader.set(fields, "enforceRetryAfter", &mut networking.enforce_retry_after, Reader::boolean);
             reader.set(fields, "trustEnv", &mut networking.trust_env, Reader::boolean);
+            reader.set_option(fields, "requests", &mut networking.requests, requests);
         }
         _ => {
             let persistence = &mut settings.persistence;
@@ -163,6 +166,65 @@ fn lifecycle(reader: &Reader, item: &Item<'_>) -> Option<Lifecycle> {
         "randomized" => Lifecycle::Randomized,
         _ => Lifecycle::Shuffled,
     })
+}
+
+/// The most requests per second, and at once: more than a process can send.
+const MAX_REQUESTS: i64 = 1_000_000;
+
+/// The most cycles of an object before it is slowed down: more than it can have in a day.
+const MAX_CYCLES: i64 = 1_000_000_000;
+
+fn requests(reader: &Reader, item: &Item<'_>) -> Option<Rate> {
+    let fields = reader.fields(item, "the budget of requests", &["perSecond", "burst"])?;
+    let count = |item: &Item<'_>| up_to(reader, item, MAX_REQUESTS);
+    let given = reader.required(&fields, "perSecond", "add such as `perSecond: 50`, or write `requests: null` for no limit");
+    let per_second = given.and_then(|item| count(&item));
+    let burst = fields.get("burst").map(|item| count(&item));
+    let per_second = per_second?;
+    // A burst with a mistake was reported.
+    let burst = burst.unwrap_or_else(|| Some(per_second.saturating_mul(2).min(MAX_REQUESTS as u32)))?;
+    Some(Rate { per_second, burst })
+}
+
+fn breaker(reader: &Reader, item: &Item<'_>) -> Option<Breaker> {
+    let fields = reader.fields(item, "the breaker", &["cycles", "period", "maxDelay", "condition"])?;
+    let mut breaker = Breaker::default();
+    let threshold = &mut breaker.threshold;
+    reader.set(&fields, "cycles", &mut threshold.cycles, |reader, item| up_to(reader, item, MAX_CYCLES));
+    reader.set(&fields, "period", &mut threshold.period, at_least_a_second);
+    reader.set(&fields, "maxDelay", &mut threshold.max_delay, at_least_a_second);
+    reader.set_option(&fields, "condition", &mut breaker.condition, condition);
+    Some(breaker)
+}
+
+fn up_to(reader: &Reader, item: &Item<'_>, most: i64) -> Option<u32> {
+    let count = reader.whole(item, 1)?;
+    if count <= most {
+        return u32::try_from(count).ok();
+    }
+    reader.error_with(item, format!("`{}` must be at most {most}", item.name()), "leave it out for the default");
+    None
+}
+
+fn at_least_a_second(reader: &Reader, item: &Item<'_>) -> Option<Duration> {
+    let duration = reader.duration(item)?;
+    if duration >= Duration::from_secs(1) {
+        return Some(duration);
+    }
+    let hint = "leave it out for the default; `breaker: null` turns the breaker off";
+    reader.error_with(item, format!("`{}` must be at least 1s", item.name()), hint);
+    None
+}
+
+/// Kubernetes' rule for the types of conditions, without a prefix.
+fn condition(reader: &Reader, item: &Item<'_>) -> Option<String> {
+    let text = reader.owned(item)?;
+    let is_known = |c: char| c.is_ascii_alphanumeric();
+    if text.len() <= 63 && text.chars().all(is_known) && text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Some(text);
+    }
+    reader.error_with(item, format!("`{text}` cannot be the type of a condition"), "write a word in CamelCase, such as `Looping`");
+    None
 }
 
 /// One duration counts as a list of one, as in kopf.

@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 42] = [
+pub const TABLE: [Description; 44] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -58,6 +58,12 @@ pub const TABLE: [Description; 42] = [
     one("queueing", "idleTimeout", "duration", "how long a worker waits for more events of its object"),
     one("queueing", "exitTimeout", "duration", "time limit for workers at the exit"),
     one("queueing", "errorDelays", "durations", "pauses of an object after failed cycles: a list, or one duration"),
+    one(
+        "queueing",
+        "breaker",
+        "breaker or null",
+        "slow down objects that keep triggering themselves: see [loops](limits.md#loops-and-failures); beyond kopf",
+    ),
     one("scanning", "disabled", "boolean", "do not discover new kinds and namespaces"),
     one(
         "admission",
@@ -92,6 +98,12 @@ pub const TABLE: [Description; 42] = [
     one("networking", "errorBackoffs", "durations", "pauses between the attempts of one request: a list, or one duration"),
     one("networking", "enforceRetryAfter", "boolean", "obey `Retry-After` also where it shortens the pause"),
     one("networking", "trustEnv", "boolean", "use the proxy variables of the environment; read at each login"),
+    one(
+        "networking",
+        "requests",
+        "requests or null",
+        "the budget of all requests to the API server, such as `{perSecond: 50, burst: 100}`: see [limits](limits.md#requests); beyond kopf",
+    ),
     one("persistence", "finalizer", "text", "the finalizer"),
     one("persistence", "progressStorage", "storage", "where the progress of handlers is stored"),
     one("persistence", "diffbaseStorage", "storage", "where the last handled state is stored"),
@@ -110,6 +122,10 @@ impl Description {
         match (self.kind, &value) {
             ("storage", value) => format!("{{kind: {}}}", value["kind"].as_str().unwrap_or_default()),
             ("level", _) => "info".to_owned(),
+            ("breaker or null", Value::Object(breaker)) => {
+                let seconds = |key: &str| shown(breaker[key].as_f64().unwrap_or_default());
+                format!("{{cycles: {}, period: {}, maxDelay: {}}}", breaker["cycles"], seconds("period"), seconds("maxDelay"))
+            }
             (_, Value::String(text)) => text.clone(),
             ("size", Value::Number(bytes)) => format!("{}Mi", bytes.as_u64().unwrap_or_default() >> 20),
             (kind, Value::Number(seconds)) if kind.starts_with("duration") => shown(seconds.as_f64().unwrap_or_default()),
@@ -149,5 +165,7 @@ mod tests {
         assert_eq!(default("level"), "info");
         assert_eq!(default("memory"), "512Mi");
         assert_eq!(default("name"), "default");
+        assert_eq!(default("breaker"), "{cycles: 300, period: 600s, maxDelay: 300s}");
+        assert_eq!(default("requests"), "null");
     }
 }

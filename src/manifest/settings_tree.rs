@@ -9,7 +9,7 @@ use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, P
 
 use super::admission::{self, AdmissionServer};
 use super::reader::{Item, Reader};
-use super::settings::Settings;
+use super::settings::{Breaker, Settings};
 use super::settings_reader;
 use super::source::Source;
 use super::tree::{Node, SourceSpan};
@@ -63,6 +63,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "idleTimeout": seconds(queueing.idle_timeout),
             "exitTimeout": seconds(queueing.exit_timeout),
             "errorDelays": queueing.error_delays.iter().copied().map(seconds).collect::<Vec<_>>(),
+            "breaker": queueing.breaker.as_ref().map(breaker),
         },
         "scanning": { "disabled": scanning.disabled },
         "admission": { "server": admission.server.as_ref().map(server), "managed": admission.managed },
@@ -79,6 +80,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "errorBackoffs": networking.error_backoffs.iter().copied().map(seconds).collect::<Vec<_>>(),
             "enforceRetryAfter": networking.enforce_retry_after,
             "trustEnv": networking.trust_env,
+            "requests": networking.requests.map(|rate| json!({ "perSecond": rate.per_second, "burst": rate.burst })),
         },
         "persistence": {
             "finalizer": persistence.storages.finalizer,
@@ -113,6 +115,11 @@ fn seconds(duration: Duration) -> f64 {
 
 fn optional(duration: Option<Duration>) -> Option<f64> {
     duration.map(seconds)
+}
+
+fn breaker(Breaker { threshold, condition }: &Breaker) -> Value {
+    let (period, max_delay) = (seconds(threshold.period), seconds(threshold.max_delay));
+    json!({ "cycles": threshold.cycles, "period": period, "maxDelay": max_delay, "condition": condition })
 }
 
 fn lifecycle(lifecycle: Lifecycle) -> &'static str {
@@ -206,13 +213,13 @@ mod tests {
     fn settings_survive_the_way_to_scripts_and_back() {
         let others = "{process: {ultimateExitingTimeout: null}, posting: {level: warning, reportingComponent: me}, \
             peering: {clusterwide: true, lifetime: 90s}, watching: {serverTimeout: 10m, reconnectBackoff: 250ms}, \
-            queueing: {workerLimit: 3, errorDelays: [100ms, 2s]}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
+            queueing: {workerLimit: 3, errorDelays: [100ms, 2s], breaker: {cycles: 9, period: 1m, maxDelay: 2s, condition: Looping}}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
             admission: {server: {kind: server, port: 8443, extraSans: [a.b]}, managed: a.b.c}, \
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
-            networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true}, \
+            networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \
             diffbaseStorage: {kind: status, ignoredFields: [spec.a]}}}";
-        let tunnel = "{admission: {server: {kind: ngrok, token: t}}, persistence: {diffbaseStorage: {kind: multi, storages: [{kind: annotations}]}}}";
+        let tunnel = "{admission: {server: {kind: ngrok, token: t}}, queueing: {breaker: null}, persistence: {diffbaseStorage: {kind: multi, storages: [{kind: annotations}]}}}";
         for settings in [Settings::default(), settings(others), settings(tunnel)] {
             assert_eq!(from_value(&to_value(&settings)), Ok(settings));
         }

@@ -244,6 +244,10 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
     lines.extend(patch.transforms.iter().map(|transform| match transform {
         Transform::AddFinalizer(name) => format!("+ metadata.finalizers: {name}"),
         Transform::RemoveFinalizer(name) => format!("- metadata.finalizers: {name}"),
+        Transform::SetCondition(condition) => {
+            let status = if condition.is_true { "True" } else { "False" };
+            format!("~ status.conditions[{}]: {status}", condition.name)
+        }
         Transform::Function(_) => "~ a function over the whole object".to_owned(),
     }));
     lines

@@ -109,6 +109,12 @@ pub struct Cycle<'a, W: Effects> {
     pub memo: ObjectMemo,
     /// The span of its log lines.
     pub span: tracing::Span,
+    /// Whether a newer event is queued: changes are handled with that.
+    pub is_outdated: bool,
+    /// Whether the handlers and the fields are noted for the breaker.
+    pub is_noted: bool,
+    /// A condition of the status to be written together with other changes.
+    pub condition: Option<Transform>,
 }
 
 /// The result of a cycle.
@@ -120,6 +126,29 @@ pub struct Ended {
     pub result: Result<Sent, Error>,
     /// Recognises the events of the own patch of a finished cause, if they can be skipped.
     pub echo: Option<Echo>,
+    /// What the handlers have done.
+    pub notes: Notes,
+}
+
+/// What the handlers of a cycle have done, for the breaker.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// The ids of the called handlers.
+    pub handlers: Vec<String>,
+    /// The paths of the fields that they have changed.
+    pub fields: Vec<String>,
+    /// The versions that requests of scripts to the object have resulted in.
+    pub versions: Vec<String>,
+    /// Whether handlers of raw events have changed something.
+    pub have_events_written: bool,
+    /// Whether handlers of changes were called.
+    pub has_called: bool,
+    /// Whether one of them has finished, or one of their sub-handlers.
+    pub has_advanced: bool,
+    /// Whether the cause waits for the event of a patch.
+    pub is_postponed: bool,
+    /// The time until the next attempt.
+    pub delay: Option<Duration>,
 }
 
 /// The result of the patches of a cycle.
@@ -147,6 +176,7 @@ struct State {
     has_slept: bool,
     handled: bool,
     sent: Sent,
+    notes: Notes,
 }
 
 impl State {
@@ -159,7 +189,11 @@ impl<W: Effects> Cycle<'_, W> {
     /// Runs the cycle to its end, including sleeps. It begins with the functions that an earlier cycle could not apply.
     pub async fn run(self, remaining: Vec<Transform>) -> Ended {
         let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
-        let own_patch = if self.consistent_at.is_some() { OwnPatch::Awaited } else { OwnPatch::Seen };
+        let own_patch = match (self.is_outdated, self.consistent_at) {
+            (true, _) => OwnPatch::Interrupted,
+            (false, Some(_)) => OwnPatch::Awaited,
+            (false, None) => OwnPatch::Seen,
+        };
         let mut state = State { began_with_patch: !patch.is_empty(), patch, own_patch, ..State::default() };
         loop {
             let step = next(&self.situation(&state));
@@ -168,12 +202,14 @@ impl<W: Effects> Cycle<'_, W> {
             }
             if step == Step::End {
                 self.log_end(&state);
-                return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent) };
+                let notes =
+                    Notes { is_postponed: self.situation(&state).is_postponed(), delay: state.delay(), ..std::mem::take(&mut state.notes) };
+                return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent), notes };
             }
             let handled = state.handled;
             match self.carry_out(step, state).await {
                 Ok(after) => state = State { done: Some(step), ..after },
-                Err(error) => return Ended { handled, echo: None, result: Err(error) },
+                Err(error) => return Ended { handled, echo: None, result: Err(error), notes: Notes::default() },
             }
         }
     }
@@ -213,7 +249,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn carry_out(&self, step: Step, state: State) -> Result<State, Error> {
         match step {
             Step::Detect => self.detect(state),
-            Step::Watch => Ok(State { patch: self.watch(state.patch).await?, ..state }),
+            Step::Watch => self.watch(state).await,
             Step::Background => self.update_background(state).await,
             Step::Concern => self.drop_unless_concerned(state).await,
             Step::Finalizer => self.adjust_finalizer(state).await,
@@ -271,7 +307,9 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Calls the handlers of raw events. Nothing depends on them, and their errors are only logged.
-    async fn watch(&self, mut patch: Patch) -> Result<Patch, Error> {
+    async fn watch(&self, mut state: State) -> Result<State, Error> {
+        let mut patch = std::mem::take(&mut state.patch);
+        let transforms = patch.transforms.len();
         let view = filter::View { body: &self.body, change: None };
         let selected = self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
         for handler in selected {
@@ -279,6 +317,10 @@ impl<W: Effects> Cycle<'_, W> {
             self.log_message(&attempt::announce(handler));
             let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
             let returned = self.call(attempt, patch).await?;
+            state.notes.take_writes(&returned);
+            if self.is_noted {
+                state.notes.handlers.push(handler.id.clone());
+            }
             patch = returned.patch;
             let now = self.world.clock().now();
             let (outcome, message) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
@@ -287,7 +329,12 @@ impl<W: Effects> Cycle<'_, W> {
                 patch.deliver(&handler.id, result);
             }
         }
-        Ok(patch)
+        if self.is_noted {
+            let notes = &mut state.notes;
+            notes.fields.extend(patch.changed_fields(&self.body));
+            notes.have_events_written = !notes.fields.is_empty() || patch.transforms.len() > transforms || !notes.versions.is_empty();
+        }
+        Ok(State { patch, ..state })
     }
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
@@ -342,7 +389,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Handles the cause, if its reason has handlers.
-    async fn handle_change(&self, state: State) -> Result<State, Error> {
+    async fn handle_change(&self, mut state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
             self.report(&Message::debug(uninteresting(cause.reason)));
@@ -357,15 +404,20 @@ impl<W: Effects> Cycle<'_, W> {
         let chance = |bound| self.world.chance(bound);
         let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
         self.log_plan(&plan, cause);
-        let attempts = self.attempt_all(&plan, cause, &records, state.patch).await?;
+        let mut notes = std::mem::take(&mut state.notes);
+        let attempts = self.attempt_all(&plan, cause, &records, std::mem::take(&mut state.patch), &mut notes).await?;
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
         let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
         decision.store.extend(attempts.sub_records);
         let mut patch = attempts.patch;
+        if self.is_noted {
+            notes.fields.extend(patch.changed_fields(&self.body));
+            notes.fields.extend(decision.results.iter().map(|(id, _)| format!("status.{id}")));
+        }
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
         decision.messages.iter().for_each(|message| self.report(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
-        Ok(State { patch, delays, handled: decision.is_handled, ..state })
+        Ok(State { patch, delays, handled: decision.is_handled, notes, ..state })
     }
 
     fn log_message(&self, message: &Message) {
@@ -390,7 +442,14 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Calls the handlers that are due, one after another.
-    async fn attempt_all(&self, plan: &Plan<'_>, cause: &Cause, records: &Arc<Stored>, patch: Patch) -> Result<Attempts, Error> {
+    async fn attempt_all(
+        &self,
+        plan: &Plan<'_>,
+        cause: &Cause,
+        records: &Arc<Stored>,
+        patch: Patch,
+        notes: &mut Notes,
+    ) -> Result<Attempts, Error> {
         let mut attempts = Attempts { outcomes: Vec::new(), sub_records: Vec::new(), patch };
         let whole = self.subject(Some(cause));
         for handler in &plan.run {
@@ -403,6 +462,8 @@ impl<W: Effects> Cycle<'_, W> {
                 let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
                 let subhandling = Some(self.subhandling(handler, cause.reason, records));
                 let returned = self.call(Attempt { handler, record, subject, subhandling }, attempts.patch).await?;
+                notes.take_writes(&returned);
+                notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
                 attempts.patch = returned.patch;
                 attempts.sub_records.extend(returned.records);
                 let now = self.world.clock().now();
@@ -413,6 +474,11 @@ impl<W: Effects> Cycle<'_, W> {
             self.report(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
+            notes.has_called = true;
+            notes.has_advanced |= outcome.is_final;
+            if self.is_noted {
+                notes.handlers.push(handler.id.clone());
+            }
             attempts.outcomes.push((handler.id.clone(), outcome));
         }
         Ok(attempts)
@@ -467,6 +533,7 @@ impl<W: Effects> Cycle<'_, W> {
     /// Sends the changes.
     async fn send_changes(&self, mut state: State) -> Result<State, Error> {
         write::touch(&self.served.storages.progress, &self.body, None, &mut state.patch);
+        state.patch.transforms.extend(self.condition.clone());
         let sent = self.send(&state.patch, state.sent).await?;
         let delay = state.delays.iter().copied().min();
         if let Some(delay) = delay.filter(|delay| !delay.is_zero()) {
@@ -513,6 +580,16 @@ impl<W: Effects> Cycle<'_, W> {
         let is_idle = !situation.has_patch && situation.delay.is_none() && !situation.is_gone;
         if is_idle && state.cause.is_some() && !situation.is_postponed() {
             self.log_message(&Message::debug(FINISHED));
+        }
+    }
+}
+
+impl Notes {
+    /// Takes over the writes of a call to the object.
+    fn take_writes(&mut self, returned: &Returned) {
+        for write in &returned.self_writes {
+            self.versions.push(write.version.clone());
+            self.fields.extend(write.fields.iter().cloned());
         }
     }
 }

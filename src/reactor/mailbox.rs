@@ -53,6 +53,8 @@ pub struct Mailbox {
 struct State {
     events: VecDeque<(Event, Instant)>,
     is_closed: bool,
+    /// Whether pauses end.
+    is_urgent: bool,
 }
 
 impl Mailbox {
@@ -98,6 +100,12 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
+    /// Ends a pause of the object, since the event that is queued already has another meaning.
+    pub fn hurry(&self) {
+        self.state.lock().is_urgent = true;
+        self.arrived.notify_one();
+    }
+
     /// Tells whether the mailbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed
@@ -123,6 +131,7 @@ impl Mailbox {
             {
                 let mut state = self.state.lock();
                 if let Some((event, since)) = state.events.pop_front() {
+                    state.is_urgent = false;
                     if let Some(metrics) = &self.metrics {
                         metrics.unqueued(1);
                         metrics.waited(since.elapsed());
@@ -153,6 +162,32 @@ impl Mailbox {
             }
         }
         false
+    }
+
+    /// Sleeps until an urgent event is queued, or the mailbox is closed. Other events do not end it. Returns whether it slept in full.
+    ///
+    /// *Cancel safety*: the sleep may be dropped.
+    pub async fn pause(&self, duration: Duration, is_urgent: impl Fn(&Event) -> bool) -> bool {
+        let deadline = deadline(duration);
+        let mut checked = 0;
+        loop {
+            let newer: Vec<Event> = {
+                let state = self.state.lock();
+                if state.is_closed || state.is_urgent {
+                    return false;
+                }
+                // A full queue replaces its last event.
+                let first = checked.min(state.events.len().saturating_sub(1));
+                checked = state.events.len();
+                state.events.iter().skip(first).map(|(event, _)| event.clone()).collect()
+            };
+            if newer.iter().any(&is_urgent) {
+                return false;
+            }
+            if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
+                return true;
+            }
+        }
     }
 
     /// Sleeps regardless of events, until the mailbox is closed.
@@ -213,6 +248,50 @@ mod tests {
         assert!(!slept_in_full);
         assert!(!mailbox.sleep(Duration::from_secs(5)).await, "the event still waits");
         assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_ended_by_urgent_events_only() {
+        let mailbox = Arc::new(Mailbox::default());
+        let pause = |mailbox: Arc<Mailbox>| async move {
+            let began = tokio::time::Instant::now();
+            mailbox.pause(Duration::from_secs(60), |event| &*event.raw == "urgent").await;
+            began.elapsed().as_secs()
+        };
+        mailbox.put(event("own"));
+        assert_eq!(pause(Arc::clone(&mailbox)).await, 60);
+        let later = |after: u64, action: fn(&Mailbox)| {
+            let mailbox = Arc::clone(&mailbox);
+            async move {
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                mailbox.put(event("own"));
+                tokio::time::sleep(Duration::from_secs(after)).await;
+                action(&mailbox);
+            }
+        };
+        let interrupt = |mailbox: &Mailbox| assert!(mailbox.put(event("urgent")));
+        assert_eq!(tokio::join!(pause(Arc::clone(&mailbox)), later(2, interrupt)).0, 4);
+        assert_eq!(pause(Arc::clone(&mailbox)).await, 0, "it is still queued");
+        for _ in 0..3 {
+            mailbox.take(Duration::ZERO).await.unwrap();
+        }
+        assert_eq!(tokio::join!(pause(Arc::clone(&mailbox)), later(3, Mailbox::hurry)).0, 6);
+        mailbox.take(Duration::ZERO).await.unwrap();
+        assert_eq!(tokio::join!(pause(Arc::clone(&mailbox)), later(1, Mailbox::close)).0, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_urgent_event_that_replaces_the_last_one_of_a_full_queue_ends_the_pause() {
+        let mailbox = Arc::new(Mailbox::default());
+        (0..CAPACITY).for_each(|_| assert!(mailbox.put(event("own"))));
+        let sender = Arc::clone(&mailbox);
+        let send = async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            sender.put(event("urgent"));
+        };
+        let began = tokio::time::Instant::now();
+        tokio::join!(mailbox.pause(Duration::from_secs(60), |event| &*event.raw == "urgent"), send);
+        assert_eq!(began.elapsed().as_secs(), 5);
     }
 
     #[tokio::test(start_paused = true)]

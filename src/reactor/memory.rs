@@ -9,6 +9,7 @@ use crate::handling::cause;
 use crate::object::Transform;
 use crate::script::OperatorMemo;
 
+use super::looping::RecentCycles;
 use super::throttle::Throttle;
 
 /// The memories of all objects of one kind, by unique id.
@@ -53,7 +54,7 @@ pub struct Noticed {
     pub operator_memo: Arc<OperatorMemo>,
 }
 
-/// The retry state after failed cycles of an object; most objects have none.
+/// The state of an object between its cycles, after failures or own writes; most objects have none.
 #[derive(Debug, Default, Clone)]
 pub struct RetryState {
     /// Functions that could not be applied yet.
@@ -62,11 +63,13 @@ pub struct RetryState {
     pub throttle: Throttle,
     /// Whether the last state of the object could not be parsed, which was reported.
     pub is_unreadable: bool,
+    /// The cycles of an object that may keep triggering itself.
+    pub recent: RecentCycles,
 }
 
 impl RetryState {
     fn is_needed(&self) -> bool {
-        !self.remaining.is_empty() || !self.throttle.is_idle() || self.is_unreadable
+        !self.remaining.is_empty() || !self.throttle.is_idle() || self.is_unreadable || self.recent.is_needed()
     }
 }
 
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn what_remains_of_a_failed_cycle_is_kept_and_nothing_else_takes_memory() {
         let mut throttle = Throttle::default();
-        throttle.fail(&[Duration::from_secs(1)], Timestamp::UNIX_EPOCH);
+        throttle.fail(&[Duration::from_secs(1)], None, Timestamp::UNIX_EPOCH);
         assert!(is_kept(RetryState { throttle, ..RetryState::default() }));
         assert!(is_kept(RetryState { remaining: vec![Transform::AddFinalizer("f".to_owned())], ..RetryState::default() }));
         assert!(is_kept(RetryState { is_unreadable: true, ..RetryState::default() }));

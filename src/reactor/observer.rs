@@ -350,7 +350,8 @@ impl<W: Effects + 'static> Observer<W> {
             }
             Err(error) => {
                 warn!(target: "kopfd::reactor", error = error.chain(), "Cannot look at the kinds of the cluster. Will look again.");
-                self.scheduled_scans.entry(Instant::now() + RESCAN_DELAY).or_default().insert(None);
+                let delay = RESCAN_DELAY.max(error.retry_after().unwrap_or_default());
+                self.scheduled_scans.entry(Instant::now() + delay).or_default().insert(None);
             }
         }
     }
@@ -417,7 +418,8 @@ impl<W: Effects + 'static> Observer<W> {
                 }
                 Err(error) => {
                     warn!(target: "kopfd::reactor", group, error = error.chain(), "Cannot look at the kinds of the cluster. Will look again.");
-                    self.scheduled_scans.entry(Instant::now() + RESCAN_DELAY).or_default().insert(group);
+                    let delay = RESCAN_DELAY.max(error.retry_after().unwrap_or_default());
+                    self.scheduled_scans.entry(Instant::now() + delay).or_default().insert(group);
                 }
             }
         }

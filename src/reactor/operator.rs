@@ -470,6 +470,7 @@ pub fn connection(settings: &Settings) -> ConnectionSettings {
         error_backoffs: settings.networking.error_backoffs.clone(),
         enforce_retry_after: settings.networking.enforce_retry_after,
         trust_env: settings.networking.trust_env,
+        requests: settings.networking.requests,
     };
     let watching = cluster::Watching {
         server_timeout: settings.watching.server_timeout,
@@ -484,6 +485,7 @@ pub fn connection(settings: &Settings) -> ConnectionSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::Rate;
     use crate::manifest::settings;
 
     #[test]
@@ -496,6 +498,7 @@ mod tests {
             error_backoffs: vec![seconds(3), seconds(4)],
             enforce_retry_after: !settings.networking.enforce_retry_after,
             trust_env: !settings.networking.trust_env,
+            requests: Some(Rate { per_second: 1, burst: 2 }),
         };
         settings.watching = settings::Watching {
             server_timeout: Some(seconds(5)),
@@ -507,6 +510,7 @@ mod tests {
         let ConnectionSettings { networking, watching } = connection(&settings);
         let of_requests = (networking.request_timeout, networking.connect_timeout, networking.error_backoffs);
         assert_eq!(of_requests, (Some(seconds(1)), Some(seconds(2)), vec![seconds(3), seconds(4)]));
+        assert_eq!(networking.requests, settings.networking.requests);
         let flags = (networking.enforce_retry_after, networking.trust_env);
         assert_eq!(flags, (settings.networking.enforce_retry_after, settings.networking.trust_env));
         let of_streams = (watching.server_timeout, watching.client_timeout, watching.connect_timeout);

@@ -47,6 +47,7 @@ impl Queues {
         if let Some(mailbox) = mailboxes.get(uid) {
             // A queued event will be processed by the new revision anyway, and must not be replaced by an older state.
             if event.event_kind == EventKind::Revisited && !mailbox.is_empty() {
+                mailbox.hurry();
                 return Queued::Waiting;
             }
             if !mailbox.put(event) {

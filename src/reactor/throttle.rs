@@ -24,9 +24,10 @@ impl Throttle {
         self.active_until
     }
 
-    /// Records a failure. Returns the pause: the last delay repeats; without delays, nothing is throttled.
-    pub fn fail(&mut self, delays: &[Duration], now: Timestamp) -> Option<Duration> {
-        let delay = *delays.get(self.failures).or(delays.last())?;
+    /// Records a failure. Returns the pause, which is at least the one that the server has asked for: the last delay repeats; without any,
+    /// nothing is throttled.
+    pub fn fail(&mut self, delays: &[Duration], asked: Option<Duration>, now: Timestamp) -> Option<Duration> {
+        let delay = delays.get(self.failures).or(delays.last()).copied().max(asked)?;
         self.failures = (self.failures + 1).min(delays.len());
         self.active_until = Some(Moment::after(now, delay).at);
         Some(delay)
@@ -52,20 +53,30 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut throttle = Throttle::default();
         let [one, two] = [1, 2].map(Duration::from_secs);
-        let delays: Vec<_> = (0..3).map(|_| throttle.fail(&[one, two], now)).collect();
+        let delays: Vec<_> = (0..3).map(|_| throttle.fail(&[one, two], None, now)).collect();
         assert_eq!(delays, [Some(one), Some(two), Some(two)]);
-        assert!(Throttle::default().fail(&[Duration::MAX], now).is_some());
+        assert!(Throttle::default().fail(&[Duration::MAX], None, now).is_some());
         throttle.lift();
         throttle.succeed();
         assert!(throttle.is_idle());
-        assert_eq!(throttle.fail(&[], now), None);
+        assert_eq!(throttle.fail(&[], None, now), None);
+    }
+
+    #[test]
+    fn a_pause_that_the_server_asks_for_is_kept() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut throttle = Throttle::default();
+        let [one, five] = [1, 5].map(Duration::from_secs);
+        let pauses = [throttle.fail(&[one], Some(five), now), throttle.fail(&[five], Some(one), now), throttle.fail(&[], Some(one), now)];
+        assert_eq!(pauses, [Some(five), Some(five), Some(one)]);
+        assert_eq!(throttle.active_until(), Some(Moment::after(now, one).at));
     }
 
     #[test]
     fn it_is_idle_only_after_the_time_is_over_and_a_cycle_has_succeeded() {
         let failed = || {
             let mut throttle = Throttle::default();
-            throttle.fail(&[Duration::from_secs(1)], Timestamp::UNIX_EPOCH);
+            throttle.fail(&[Duration::from_secs(1)], None, Timestamp::UNIX_EPOCH);
             throttle
         };
         let (mut lifted, mut succeeded) = (failed(), failed());

@@ -8,16 +8,19 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use crate::cluster::PartialMetadata;
+use crate::handling::breaker::{Breaker, Report, Trigger};
 use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
 use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
+use crate::manifest::settings;
 use crate::object::{Body, EventKind, Patch, Resource, Transform};
 use crate::script::{Object, ObjectMemo};
 
-use super::cycle::{self, Cycle};
+use super::cycle::{self, Cycle, Ended};
 use super::echo::Echo;
+use super::looping::{self, Begun, Ran};
 use super::mailbox::{Event, Mailbox};
 use super::memory::{Memories, Noticed, RetryState};
 use super::revision::{KindRevisions, Serving};
@@ -25,6 +28,7 @@ pub use super::worker_settings::WorkerSettings;
 use crate::engines::effects::{Effects, IndexEvent};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
+use crate::engines::patching;
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -69,6 +73,15 @@ pub struct Attempt {
     event: Option<Event>,
     /// The number of panics in a row.
     panics: usize,
+}
+
+/// How the pause of an object that is slowed down has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// In full, or there was none.
+    Over,
+    /// By a newer event: the state that was paused may be outdated by minutes.
+    Interrupted,
 }
 
 /// The version that results from the operator's last patch, until its event arrives.
@@ -256,7 +269,7 @@ impl<W: Effects> Worker<W> {
             Error::Cancelled => panic!("{CANCELLED}"),
             error => {
                 let mut retry_state = self.memories.retry_state(&self.uid);
-                self.throttle(&mut retry_state, body, &chain(&error)).await;
+                self.throttle(&mut retry_state, body, &error).await;
                 self.memories.keep_retry_state(&self.uid, retry_state);
             }
         }
@@ -306,7 +319,7 @@ impl<W: Effects> Worker<W> {
             self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
             if let Err(error) = self.serving.world.apply(&self.serving.served.resource, &body, &patch).await {
-                self.throttle(&mut retry_state, &body, &chain(&error)).await;
+                self.throttle(&mut retry_state, &body, &error).await;
             }
         }
         self.memories.keep_retry_state(&self.uid, retry_state);
@@ -323,7 +336,11 @@ impl<W: Effects> Worker<W> {
         let seen = body.clone();
         let served = self.serving.served_for(&self.uid, &self.memories);
         let (mut version, mut echo, mut has_succeeded) = (None, None, false);
-        if retry_state.throttle.active_until().is_none() {
+        let is_throttled = retry_state.throttle.active_until().is_some();
+        let begun = Begun { event_kind, body: &seen, served: &served, revision: self.serving.revision };
+        let trigger = if is_throttled { Trigger::Other } else { self.begin_cycle(&mut retry_state, &begun) };
+        let pause = if is_throttled { None } else { self.await_breaker(&retry_state, trigger).await };
+        if let Some(pause) = pause {
             let cycle = Cycle {
                 world: &*self.serving.world,
                 served: &served,
@@ -335,11 +352,17 @@ impl<W: Effects> Worker<W> {
                 stop: self.stop.clone(),
                 memo: self.memo(noticed),
                 span: self.span.clone(),
+                is_outdated: pause == Pause::Interrupted,
+                is_noted: trigger == Trigger::OwnWrite,
+                condition: self.due_condition(&retry_state, &seen),
             };
             let mut ended = AssertUnwindSafe(cycle.run(retry_state.remaining.clone())).catch_unwind().await;
             if let Ok(ended) = &mut ended {
                 if ended.handled {
                     self.memories.mark_handled(&self.uid);
+                }
+                if event_kind != EventKind::Deleted {
+                    self.end_cycle(&mut retry_state, &begun, trigger, ended).await;
                 }
                 echo = ended.echo.take();
             }
@@ -354,7 +377,7 @@ impl<W: Effects> Worker<W> {
                 Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
                 // A script thread has failed; without a panic, the event would be lost.
                 Ok(Err(Error::Cancelled)) => panic!("{CANCELLED}"),
-                Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &chain(&error)).await,
+                Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &error).await,
                 Err(panic) => {
                     let error = format!("a defect of the engine: {}", tasks::panic_text(&*panic));
                     self.report_cycle(&seen, Some(&error));
@@ -374,6 +397,81 @@ impl<W: Effects> Worker<W> {
         (version, echo)
     }
 
+    /// Records that a cycle begins, and returns what has triggered it.
+    fn begin_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>) -> Trigger {
+        let Some(breaker) = self.breaker().filter(|_| begun.event_kind != EventKind::Deleted) else { return Trigger::Other };
+        let (trigger, report) = retry_state.recent.begin(begun, breaker.threshold, self.serving.world.clock().now());
+        self.report_loop(begun.body, report.as_ref());
+        trigger
+    }
+
+    /// Waits if the object is slowed down, and the event is that of its own write. Other events end the wait. Returns `None` if the operator
+    /// stops, and leaves the object as it is.
+    async fn await_breaker(&self, retry_state: &RetryState, trigger: Trigger) -> Option<Pause> {
+        let until = retry_state.recent.breaker().and_then(Breaker::paused_until).filter(|_| trigger == Trigger::OwnWrite);
+        let Some(until) = until else { return Some(Pause::Over) };
+        let left = time_between(self.serving.world.clock().now(), until);
+        if left.is_zero() {
+            return Some(Pause::Over);
+        }
+        self.log_message(&Message::debug(format!(
+            "The next cycle begins in {} seconds, since the object keeps triggering itself.",
+            seconds(left)
+        )));
+        let is_over = self.mailbox.pause(left, |event| retry_state.recent.is_urgent(event)).await;
+        (!self.mailbox.is_closed()).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
+    }
+
+    /// Records the end of a cycle.
+    async fn end_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>, trigger: Trigger, ended: &mut Ended) {
+        let (Some(breaker), Ok(sent)) = (self.breaker(), &ended.result) else { return };
+        let is_shown = breaker.condition.is_some() && retry_state.recent.breaker().is_some_and(|breaker| breaker.slowed().is_some());
+        if is_shown {
+            // The next event must begin a cycle, which finds out that the object is at rest.
+            ended.echo = None;
+        }
+        let now = self.serving.world.clock().now();
+        let ran = Ran { ended: &*ended, versions: &sent.versions, is_last: self.mailbox.is_empty() };
+        let report = retry_state.recent.end(begun, trigger, ran, breaker.threshold, now);
+        self.report_loop(begun.body, report.as_ref());
+        // The conditions of looping objects are written with their other changes: a write of its own would be a part of the loop.
+        let is_at_rest = sent.versions.is_empty() && self.mailbox.is_empty() && !retry_state.recent.is_needed();
+        if let Some(condition) = self.due_condition(retry_state, begun.body).filter(|_| is_at_rest) {
+            // Boxed, because a worker that waits has no place for the state of a request.
+            Box::pin(self.write_condition(retry_state, begun, condition)).await;
+        }
+    }
+
+    /// Writes a condition without other changes. If that fails, it is written with the next ones.
+    async fn write_condition(&self, retry_state: &mut RetryState, begun: &Begun<'_>, condition: Transform) {
+        let patch = Patch { transforms: vec![condition], ..Patch::default() };
+        match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch).await {
+            Ok(applied) => retry_state.recent.note(&applied.versions),
+            Err(error) => self.log_message(&Message::warning(format!("Failed to write a condition: {}", chain(&error)))),
+        }
+    }
+
+    /// Returns the function that writes a condition which the object lacks, or has without a reason.
+    fn due_condition(&self, retry_state: &RetryState, body: &Body) -> Option<Transform> {
+        let due = retry_state.recent.due_condition(self.breaker()?, body, self.serving.world.clock().now());
+        due.map(looping::setting)
+    }
+
+    fn breaker(&self) -> Option<&settings::Breaker> {
+        self.serving.settings.breaker.as_ref()
+    }
+
+    fn report_loop(&self, body: &Body, report: Option<&Report>) {
+        let Some(report) = report else { return };
+        let events = self.serving.world.events();
+        let uid = &self.uid;
+        match report {
+            Report::Began(found) => events.emit(&EngineEvent::LoopBegan { uid, handlers: &found.handlers }),
+            Report::Ended(_) => events.emit(&EngineEvent::LoopEnded { uid }),
+        }
+        events.report_handling(body, &report.message());
+    }
+
     fn log_message(&self, message: &Message) {
         self.serving.world.events().log_message(message);
     }
@@ -389,11 +487,12 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
-        self.report_cycle(body, Some(error));
+    async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &Error) {
+        let text = chain(error);
+        self.report_cycle(body, Some(&text));
         let now = self.serving.world.clock().now();
-        if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, now) {
-            self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {error}", seconds(delay))));
+        if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, error.retry_after(), now) {
+            self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {text}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::manifest::Settings;
+use crate::manifest::{Settings, settings};
 
 /// The operator's settings of workers.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,8 @@ pub struct WorkerSettings {
     pub idle_timeout: Duration,
     /// The pauses of an object after the first, second, … error in a row.
     pub error_delays: Vec<Duration>,
+    /// When objects that keep triggering themselves are slowed down.
+    pub breaker: Option<settings::Breaker>,
 }
 
 impl WorkerSettings {
@@ -22,6 +24,7 @@ impl WorkerSettings {
             consistency_timeout: settings.persistence.consistency_timeout,
             idle_timeout: settings.queueing.idle_timeout,
             error_delays: settings.queueing.error_delays.clone(),
+            breaker: settings.queueing.breaker.clone(),
         }
     }
 }
@@ -30,6 +33,7 @@ impl Default for WorkerSettings {
     fn default() -> Self {
         let fibonacci = [1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610];
         let timeout = Duration::from_secs(5);
-        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays: fibonacci.map(Duration::from_secs).to_vec() }
+        let error_delays = fibonacci.map(Duration::from_secs).to_vec();
+        Self { consistency_timeout: timeout, idle_timeout: timeout, error_delays, breaker: Some(settings::Breaker::default()) }
     }
 }

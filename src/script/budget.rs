@@ -9,6 +9,8 @@ use rhai::{Dynamic, EvalAltResult, Position};
 use tokio::time::Instant;
 
 use super::allocator::{self, Account};
+use super::call::SelfWrite;
+use super::call_rate::CallRate;
 use super::declaration::{Limit, Limits};
 use super::held::Held;
 use super::process_memory::ProcessMemory;
@@ -34,6 +36,9 @@ const GRACE: u8 = 8;
 /// The operations after which the script yields in virtual time, where the same seed must give the same order: about a millisecond.
 const OPERATIONS_PER_SLICE: u64 = 8_192;
 
+/// How many writes to the handled object are noted.
+const MAX_SELF_WRITES: usize = 64;
+
 /// The remaining budget of a call.
 pub(super) struct Budget {
     limits: Limits,
@@ -45,6 +50,8 @@ pub(super) struct Budget {
     /// The operations before the last refill.
     earlier_operations: Cell<u64>,
     api_calls: Counter,
+    /// The recent calls of the API by all calls of the handler.
+    call_rate: Option<Arc<CallRate>>,
     output: Counter,
     deadline: Option<Instant>,
     stop: Stop,
@@ -64,6 +71,8 @@ pub(super) struct Budget {
     grace: Cell<u8>,
     overrun: Cell<Option<Limit>>,
     held: Held,
+    /// The writes to the handled object so far.
+    self_writes: RefCell<Vec<SelfWrite>>,
     /// Describes what the call waits for, besides time.
     waiting_for: RefCell<Option<Box<dyn Fn() -> String>>>,
 }
@@ -150,6 +159,7 @@ impl Budget {
             slices: Slices::Operations,
             earlier_operations: Cell::new(0),
             api_calls: Counter::new(limits.api_calls),
+            call_rate: None,
             output: Counter::new(limits.output),
             deadline: limits.time.and_then(|time| Instant::now().checked_add(time)),
             stop,
@@ -165,6 +175,7 @@ impl Budget {
             grace: Cell::new(GRACE),
             overrun: Cell::new(None),
             held: Held::default(),
+            self_writes: RefCell::default(),
             waiting_for: RefCell::new(None),
         }
     }
@@ -172,6 +183,20 @@ impl Budget {
     /// Returns what the call holds of the operator's shared state.
     pub(super) fn held(&self) -> &Held {
         &self.held
+    }
+
+    /// Notes a write to the handled object.
+    pub(super) fn note_self_write(&self, write: SelfWrite) {
+        let mut writes = self.self_writes.borrow_mut();
+        // A call that writes all the time needs no complete list.
+        if writes.len() < MAX_SELF_WRITES && writes.iter().all(|known| known.version != write.version) {
+            writes.push(write);
+        }
+    }
+
+    /// Returns the writes to the handled object, and forgets them.
+    pub(super) fn take_self_writes(&self) -> Vec<SelfWrite> {
+        self.self_writes.take()
     }
 
     /// Tells whether the time of the call is limited.
@@ -236,6 +261,11 @@ impl Budget {
     /// Returns a budget of a call whose memory counts in its process.
     pub(super) fn counted_in(self, process_memory: Arc<ProcessMemory>) -> Self {
         Self { process_memory: Some(process_memory), ..self }
+    }
+
+    /// Returns a budget of a call whose calls of the API count with those of the other calls of its handler.
+    pub(super) fn sharing(self, call_rate: Arc<CallRate>) -> Self {
+        Self { call_rate: Some(call_rate), ..self }
     }
 
     /// Records how much the call holds.
@@ -327,7 +357,11 @@ impl Budget {
     /// # Errors
     /// If there were too many.
     pub(super) fn count_api_call(&self) -> Result<(), Box<EvalAltResult>> {
-        if self.api_calls.count() { Ok(()) } else { Err(self.overrun(Limit::ApiCalls)) }
+        if !self.api_calls.count() {
+            return Err(self.overrun(Limit::ApiCalls));
+        }
+        let is_allowed = self.call_rate.as_ref().is_none_or(|rate| rate.count(self.limits.api_calls_per_minute));
+        if is_allowed { Ok(()) } else { Err(self.overrun(Limit::ApiCallsPerMinute)) }
     }
 
     /// Counts the bytes of a logged text.
@@ -348,7 +382,8 @@ impl Budget {
 
     /// Describes the overrun of a limit.
     pub(super) fn describe(&self, limit: Limit) -> Overrun {
-        let Limits { operations, memory, depth, string_size, array_size, map_size, api_calls, output, .. } = &self.limits;
+        let Limits { operations, memory, depth, string_size, array_size, map_size, api_calls, api_calls_per_minute, output, .. } =
+            &self.limits;
         let what = match limit {
             Limit::Operations => format!("{operations} operations"),
             Limit::Time => format!("{} seconds", seconds(self.limits.time.unwrap_or_default())),
@@ -358,6 +393,7 @@ impl Budget {
             Limit::ArraySize => format!("{array_size} items of one list"),
             Limit::MapSize => format!("{map_size} entries of one map"),
             Limit::ApiCalls => format!("{api_calls} calls of the API"),
+            Limit::ApiCallsPerMinute => format!("{api_calls_per_minute} calls of the API within a minute, by all calls of this function"),
             Limit::Output => format!("{output} bytes of output"),
         };
         Overrun::of(limit, &what)

@@ -75,6 +75,8 @@ pub struct Returned {
     pub warnings: Vec<String>,
     /// The settings after a startup activity; `None` for other calls.
     pub settings: Option<Value>,
+    /// The writes to the handled object by requests of the call itself.
+    pub self_writes: Vec<SelfWrite>,
     /// The operations of the interpreter.
     pub operations: u64,
     /// The budget whose overrun has ended the call, if one has.
@@ -94,6 +96,15 @@ pub struct Attempted {
     pub outcome: Outcome,
 }
 
+/// A write to the handled object by a request of a call, and not by its patch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelfWrite {
+    /// The resulting version.
+    pub version: String,
+    /// The paths of the changed fields, or the name of the function that has written the whole object.
+    pub fields: Vec<String>,
+}
+
 impl Returned {
     /// Returns the result of a cancelled call.
     pub fn cancelled(text: &str) -> Self {
@@ -104,9 +115,23 @@ impl Returned {
     /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let (entries, warnings, settings) = (None, Vec::new(), None);
+        let (entries, warnings, settings, self_writes) = (None, Vec::new(), None, Vec::new());
         let (operations, overrun, is_cancelled) = (0, None, false);
-        Self { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, operations, overrun, is_cancelled }
+        Self {
+            verdict,
+            patch,
+            records,
+            subrefs,
+            messages,
+            attempts,
+            entries,
+            warnings,
+            settings,
+            self_writes,
+            operations,
+            overrun,
+            is_cancelled,
+        }
     }
 }
 

@@ -148,15 +148,17 @@ pub enum Limit {
     ArraySize,
     /// The entries of a map.
     MapSize,
-    /// Calls of the API.
+    /// Calls of the API in one call.
     ApiCalls,
+    /// Calls of the API in a minute.
+    ApiCallsPerMinute,
     /// Logged text.
     Output,
 }
 
 impl Limit {
     /// All limits, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Operations,
         Self::Time,
         Self::Memory,
@@ -165,6 +167,7 @@ impl Limit {
         Self::ArraySize,
         Self::MapSize,
         Self::ApiCalls,
+        Self::ApiCallsPerMinute,
         Self::Output,
     ];
 
@@ -179,6 +182,7 @@ impl Limit {
             Self::ArraySize => "arraySize",
             Self::MapSize => "mapSize",
             Self::ApiCalls => "apiCalls",
+            Self::ApiCallsPerMinute => "apiCallsPerMinute",
             Self::Output => "output",
         }
     }
@@ -201,8 +205,10 @@ pub struct Limits {
     pub array_size: usize,
     /// Entries of one map.
     pub map_size: usize,
-    /// Calls of the API.
+    /// Calls of the API in one call.
     pub api_calls: u64,
+    /// Calls of the API within a minute, by all calls of the handler together.
+    pub api_calls_per_minute: u64,
     /// Bytes of printed or logged text.
     pub output: u64,
 }
@@ -218,6 +224,8 @@ impl Default for Limits {
             array_size: 100_000,
             map_size: 100_000,
             api_calls: 10_000,
+            // More than a process can send: a default that none of several thousand objects meets.
+            api_calls_per_minute: 600_000,
             output: 4 << 20,
         }
     }

@@ -24,7 +24,8 @@ impl Program {
     fn of(declaration: Declaration, scripts: Scripts) -> Self {
         let Scripts { problems, sources, imports, rendered } = scripts;
         let templates = Arc::new(template_files::read(&declaration.root, &rendered));
-        Self { declaration, sources, imports, templates, warnings: problems }
+        let call_rates = declaration.bindings.iter().map(|_| Arc::default()).collect();
+        Self { declaration, sources, imports, templates, warnings: problems, call_rates }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
+use super::call_rate::CallRate;
 use super::declaration::{Code, Declaration};
 use super::digest::sha256;
 use super::imports::Imports;
@@ -26,6 +27,8 @@ pub struct Program {
     pub templates: Arc<Templates>,
     /// The warnings.
     pub warnings: Vec<Problem>,
+    /// The recent calls of the API by each binding.
+    pub(super) call_rates: Vec<Arc<CallRate>>,
 }
 
 impl Program {

@@ -257,9 +257,14 @@ impl Thread {
         if !call.subject.fits(binding.kind) {
             return uncalled(call.patch, format!("the binding number {} is not called for such a subject", call.target));
         }
+        let call_target = call.target;
         let Call { subject, patch, retry, started, param, subhandling, stop, span, .. } = *call;
         let budget = Budget::new(&binding.limits, stop).with_slices(self.slices()).titled(title(binding, &subject));
         let budget = budget.counted_in(Arc::clone(&self.settings.process_memory));
+        let budget = match scripts.program.call_rates.get(call_target) {
+            Some(call_rate) => budget.sharing(Arc::clone(call_rate)),
+            None => budget,
+        };
         let budget = Rc::new(if binding.kind == BindingKind::Daemon { budget.refilled_by_waits() } else { budget });
         let _end = EndOfCall(Rc::clone(&budget));
         let turn = subject.turn();
@@ -298,7 +303,21 @@ impl Thread {
         let (patch, warnings) = (execution.outputs.patch.take(), execution.outputs.warnings.take());
         let settings = is_startup.then(|| execution.outputs.settings.take());
         let (operations, overrun) = (budget.used_operations(), budget.overrun_limit());
-        Returned { verdict, patch, records, subrefs, messages, attempts, entries, warnings, settings, operations, overrun, is_cancelled }
+        Returned {
+            verdict,
+            patch,
+            records,
+            subrefs,
+            messages,
+            attempts,
+            entries,
+            warnings,
+            settings,
+            self_writes: budget.take_self_writes(),
+            operations,
+            overrun,
+            is_cancelled,
+        }
     }
 
     async fn evaluate<T: 'static>(self: Rc<Self>, job: EvaluateJob<T>, read: fn(&Dynamic) -> Result<T, Failure>) {

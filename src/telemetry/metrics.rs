@@ -55,11 +55,14 @@ struct Families {
     last_success: Family<Labels, Seconds>,
     tasks: Family<Labels, Gauge>,
     cycles: Family<Labels, Counter>,
+    loops: Family<Labels, Counter>,
+    slowed: Family<Labels, Gauge>,
     requests: Family<Labels, Counter>,
     request_seconds: Histograms,
     request_retries: Family<Labels, Counter>,
     conflicts: Family<Labels, Counter>,
     throttled: Family<Labels, SecondsTotal>,
+    budget_wait: Family<Labels, SecondsTotal>,
     logins: Family<Labels, Counter>,
     index_objects: Family<Labels, Gauge>,
     index_keys: Family<Labels, Gauge>,
@@ -95,11 +98,14 @@ impl Default for Metrics {
             last_success: register(&mut registry, table::LAST_SUCCESS, Family::default()),
             tasks: register(&mut registry, table::TASKS, Family::default()),
             cycles: register(&mut registry, table::CYCLES, Family::default()),
+            loops: register(&mut registry, table::LOOPS, Family::default()),
+            slowed: register(&mut registry, table::SLOWED, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
             request_seconds: register(&mut registry, table::REQUEST_SECONDS, histograms()),
             request_retries: register(&mut registry, table::REQUEST_RETRIES, Family::default()),
             conflicts: register(&mut registry, table::CONFLICTS, Family::default()),
             throttled: register(&mut registry, table::THROTTLED, Family::default()),
+            budget_wait: register(&mut registry, table::BUDGET_WAIT, Family::default()),
             logins: register(&mut registry, table::LOGINS, Family::default()),
             index_objects: register(&mut registry, table::INDEX_OBJECTS, Family::default()),
             index_keys: register(&mut registry, table::INDEX_KEYS, Family::default()),
@@ -235,6 +241,16 @@ impl OperatorMetrics {
         self.metrics.0.cycles.get_or_create(&labels(table::CYCLES, [&*self.operator, outcome])).inc();
     }
 
+    /// Counts an object that is slowed down because of a handler.
+    pub fn looped(&self, handler: &str) {
+        self.metrics.0.loops.get_or_create(&labels(table::LOOPS, [&*self.operator, handler])).inc();
+    }
+
+    /// Sets how many objects are slowed down.
+    pub fn slowed(&self, objects: usize) {
+        self.metrics.0.slowed.get_or_create(&labels(table::SLOWED, [&*self.operator])).set(objects as i64);
+    }
+
     /// Counts a login.
     pub fn login(&self, is_failed: bool) {
         let outcome = if is_failed { "failed" } else { "succeeded" };
@@ -260,6 +276,11 @@ impl OperatorMetrics {
     /// Counts time waited because the server asked for it.
     pub fn throttled(&self, wait: Duration) {
         self.metrics.0.throttled.get_or_create(&labels(table::THROTTLED, [&*self.operator])).inc_by(wait.as_secs_f64());
+    }
+
+    /// Counts time that a request waited for the budget of requests.
+    pub fn waited_for_budget(&self, wait: Duration) {
+        self.metrics.0.budget_wait.get_or_create(&labels(table::BUDGET_WAIT, [&*self.operator])).inc_by(wait.as_secs_f64());
     }
 }
 
@@ -386,6 +407,8 @@ mod tests {
         schedule.succeeded(jiff::Timestamp::from_second(60).unwrap());
         operator.timer("repair");
         operator.cycle(true);
+        operator.looped("made");
+        operator.slowed(4);
         operator.index("by_team").set(3, 2);
         operator.script("made").ran(70);
         operator.script("made").overran("time");
@@ -394,6 +417,7 @@ mod tests {
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");
         operator.throttled(Duration::from_millis(1_500));
+        operator.waited_for_budget(Duration::from_millis(2_500));
         metrics
     }
 
@@ -440,6 +464,8 @@ mod tests {
             "kopfd_timer_lateness_seconds_bucket{le=\"0.01\",operator=\"demo\",handler=\"nightly\"} 1",
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
+            "kopfd_loops_total{operator=\"demo\",handler=\"made\"} 1",
+            "kopfd_objects_slowed_down{operator=\"demo\"} 4",
             "kopfd_background_tasks{operator=\"demo\",handler=\"repair\",type=\"timer\",state=\"waiting\"} 0",
             "kopfd_index_objects{operator=\"demo\",index=\"by_team\"} 3",
             "kopfd_index_keys{operator=\"demo\",index=\"by_team\"} 2",
@@ -448,6 +474,7 @@ mod tests {
             "kopfd_api_requests_total{operator=\"demo\",verb=\"patch\",resource=\"pods/status\",code=\"409\"} 1",
             "kopfd_api_conflicts_total{operator=\"demo\",resource=\"pods/status\"} 1",
             "kopfd_api_throttled_seconds_total{operator=\"demo\"} 1.5",
+            "kopfd_api_budget_wait_seconds_total{operator=\"demo\"} 2.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -102,7 +102,7 @@ fn same_cycle(expected: &Value, scene: &Scene, uid: &str, forgotten: Option<caus
     let finalizer = transforms.filter_map(|transform| match transform {
         Transform::AddFinalizer(_) => Some("add"),
         Transform::RemoveFinalizer(_) => Some("remove"),
-        Transform::Function(_) => None,
+        Transform::SetCondition(_) | Transform::Function(_) => None,
     });
     let is_daemon = |id: &Value| world.handlers.iter().any(|handler| handler.on.is_spawning() && *id == handler.id);
     let called: Vec<Value> = world.timeline.with("call").into_iter().map(|call| call.shown["call"].clone()).collect();

@@ -71,6 +71,7 @@ impl Scene {
             consistency_timeout: declare::duration(setting("persistence.consistency_timeout")).unwrap_or(defaults.consistency_timeout),
             idle_timeout: declare::duration(setting("queueing.idle_timeout")).unwrap_or(defaults.idle_timeout),
             error_delays: delays.unwrap_or(defaults.error_delays),
+            breaker: defaults.breaker,
         };
         Ok(Self {
             world: ScriptedWorld::new(declared, server, timeline),

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::super::transport::Connection;
 use super::script::{Script, answer, refused};
 use super::*;
+use crate::kit::Rate;
 
 fn failing(statuses: &[u16]) -> Script {
     let mut statuses: VecDeque<u16> = statuses.iter().copied().collect();
@@ -89,6 +90,73 @@ async fn the_server_may_ask_for_a_longer_pause() {
     assert_eq!(pause_after("nonsense", false).await, 1);
     assert_eq!(pause_after("Wed, 01 Jan 2020 00:00:30 GMT", false).await, 30);
     assert_eq!(pause_after("Wed, 01 Jan 2010 00:00:30 GMT", false).await, 1);
+    for longer in ["86400", "Thu, 02 Jan 2020 00:00:30 GMT"] {
+        assert_eq!(pause_after(longer, false).await, 300, "a mistaken header does not stop the operator");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_available_may_ask_for_a_pause_too() {
+    let mut statuses = VecDeque::from([503, 200]);
+    let script = Script::new(move |_| {
+        let mut answer = answer(statuses.pop_front().unwrap(), "");
+        answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("9"));
+        Ok(answer)
+    });
+    assert_eq!(outcome(&script, Request::get("/api")).await, (Some(200), 2, 9));
+}
+
+/// Returns when each of some requests was sent, in milliseconds. The number of a request is its path.
+async fn sent_with_budget(requests: Option<Rate>, numbers: std::ops::Range<usize>) -> Vec<(String, u64)> {
+    let sent: Arc<SyncMutex<Vec<(String, u64)>>> = Arc::default();
+    let began = Instant::now();
+    let script = Script::new({
+        let sent = Arc::clone(&sent);
+        move |request| {
+            sent.lock().push((request.uri().to_string(), began.elapsed().as_millis() as u64));
+            Ok(answer(200, "{}"))
+        }
+    });
+    let client = script.client_with(Networking { requests, ..Networking::default() }, Watching::default()).await;
+    let requests: Vec<_> = numbers.map(|number| Request::get(format!("/{number}"))).collect();
+    futures::future::join_all(requests.iter().map(|request| client.request(request))).await;
+    let sent = sent.lock().clone();
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_beyond_the_budget_wait_in_their_order() {
+    let sent = sent_with_budget(Some(Rate { per_second: 10, burst: 3 }), 0..7).await;
+    let at = [0, 0, 0, 100, 200, 300, 400];
+    let paths: Vec<String> = sent.iter().map(|(path, _)| path.clone()).collect();
+    assert_eq!(paths, (0..7).map(|number| format!("/{number}")).collect::<Vec<_>>());
+    // Timers are rounded up to milliseconds.
+    assert!(sent.iter().zip(at).all(|((_, sent_at), at)| (at..at + 10).contains(sent_at)), "{sent:?}");
+    let unlimited = sent_with_budget(None, 0..1_000).await;
+    assert!(unlimited.len() == 1_000 && unlimited.iter().all(|(_, at)| *at == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn repetitions_and_watches_take_from_the_budget_and_dropped_requests_do_not() {
+    let script = failing(&[500, 500]);
+    let budget =
+        Networking { requests: Some(Rate { per_second: 1, burst: 1 }), error_backoffs: vec![Duration::ZERO; 3], ..Networking::default() };
+    let client = script.client_with(budget.clone(), Watching::default()).await;
+    let metrics = crate::telemetry::Metrics::default();
+    client.measure(metrics.operator("demo"));
+    let began = Instant::now();
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 2, "three attempts");
+    assert!(timeout(Duration::from_millis(500), client.open("/watch")).await.is_err());
+    assert!(client.open("/watch").await.is_ok());
+    assert_eq!(began.elapsed().as_secs(), 3);
+    let text = metrics.text();
+    let waited = text.lines().find_map(|line| line.strip_prefix("kopfd_api_budget_wait_seconds_total{operator=\"demo\"} ")).unwrap();
+    assert!((2.4..2.6).contains(&waited.parse::<f64>().unwrap()), "{waited}");
+    // Without the budget, the next request does not wait.
+    client.configure(ConnectionSettings { networking: Networking { requests: None, ..budget }, watching: Watching::default() });
+    client.request(&Request::get("/api")).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -332,6 +332,7 @@ impl<W: Effects> Task<W> {
                 }
                 Err(error) => {
                     let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
+                    let delay = delay.max(error.retry_after().unwrap_or_default());
                     let text = format!("Throttling for {} seconds due to an unexpected error: {}", seconds(delay), chain(&error));
                     self.log(&Message::error(text));
                     self.pause(delay).await;

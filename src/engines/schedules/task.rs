@@ -156,6 +156,7 @@ impl Task {
             Synced::Saved => self.remember(Memory::Saved),
             Synced::Failed(error) => {
                 let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
+                let delay = delay.max(error.retry_after().unwrap_or_default());
                 self.retry_at = Instant::now() + delay;
                 let (verb, error, seconds) = (self.sync_verb(), error.chain(), delay.as_secs_f64());
                 warn!(target: "kopfd::schedules", "{}: failed to {verb} its last run, will retry in {seconds} seconds: {error}", self.title());

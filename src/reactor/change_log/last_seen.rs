@@ -69,6 +69,9 @@ fn written_fields(patch: &Patch) -> Vec<(Vec<String>, Value)> {
     if patch.transforms.iter().any(is_finalizers) {
         fields.push((vec!["metadata".to_owned(), "finalizers".to_owned()], Value::Null));
     }
+    if patch.transforms.iter().any(|one| matches!(one, Transform::SetCondition(_))) {
+        fields.push((vec!["status".to_owned(), "conditions".to_owned()], Value::Null));
+    }
     fields
 }
 

@@ -13,10 +13,13 @@ use tracing::Instrument as _;
 use super::events;
 use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
+use crate::object::patch::fields;
 use crate::script::api::{ApiError, ApiRequest, Operation};
+use crate::script::call::SelfWrite;
 use crate::script::context::{Context, wait_in};
 use crate::script::convert;
 use crate::script::script_error::Failure;
+use crate::script::subject::Subject;
 use crate::script::time;
 
 type Thrown = Box<EvalAltResult>;
@@ -90,10 +93,36 @@ impl Caller {
     /// Sends one request, and waits for the answer.
     fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
         let api = self.context.api(&self.name)?;
+        let fields = self.written_fields(&operation);
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
         // Log lines of the request belong to the handled object.
         let sent = async move { api.send(request).await }.instrument(self.context.span().clone());
-        wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))
+        let answer = wait_in(&self.context, sent)?.map_err(|error| self.failed(target, error))?;
+        if let Some(fields) = fields {
+            self.note_self_write(&answer, fields);
+        }
+        Ok(answer)
+    }
+
+    /// Returns the fields that a handler of changes or events writes; `None` for operations that write nothing.
+    fn written_fields(&self, operation: &Operation) -> Option<Vec<String>> {
+        let is_of_cycle = matches!(self.context.subject(), Some(Subject::Change { .. } | Subject::Event { .. }));
+        match operation {
+            _ if !is_of_cycle => None,
+            Operation::Patch { patch: Value::Object(patch), .. } => Some(fields(patch)),
+            Operation::Patch { .. } | Operation::Update { .. } | Operation::Apply { .. } => Some(vec![self.name.clone()]),
+            Operation::Get { .. } | Operation::List { .. } | Operation::Create { .. } | Operation::Delete { .. } => None,
+        }
+    }
+
+    /// Notes the write if it has changed the handled object: its event is not a change by others.
+    fn note_self_write(&self, answer: &Value, fields: Vec<String>) {
+        let Some(body) = self.context.subject().and_then(Subject::body) else { return };
+        let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
+        let version = answer.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        if let Some(version) = version.filter(|version| uid.is_some() && uid == body.uid() && body.resource_version() != Some(version)) {
+            self.context.budget().note_self_write(SelfWrite { version: version.to_owned(), fields });
+        }
     }
 
     /// Adds the attempted operation to the error.

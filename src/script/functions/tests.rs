@@ -12,7 +12,7 @@ use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
-use crate::script::budget::Budget;
+use crate::script::budget::{Budget, Ending};
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
@@ -245,8 +245,12 @@ async fn on_cluster(script: &str, answers: Vec<Result<Value, ApiError>>) -> (Res
 }
 
 async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
-    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), ..environment() });
     let budget = Rc::new(Budget::new(&Limits { api_calls: 5, ..Limits::default() }, Stop::new()));
+    run_with(cluster, budget, script).await
+}
+
+async fn run_with(cluster: &Arc<Cluster>, budget: Rc<Budget>, script: &str) -> Result<Value, String> {
+    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), ..environment() });
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };
@@ -265,6 +269,47 @@ async fn posted(script: &str) -> Vec<String> {
         format!("{} {} {:?} {:?} {}", event.event_type, event.reason, event.message, event.level, names.join(","))
     };
     posted.iter().map(shown).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_to_the_handled_object_are_noted_with_their_fields() {
+    let stored = |uid: &str, version: &str| Ok(json!({"metadata": {"uid": uid, "resourceVersion": version}}));
+    let answers = vec![stored("u", "2"), stored("u", "2"), stored("other", "3"), stored("u", "4"), stored("u", "5")];
+    let cluster = Arc::new(Cluster { answers: Mutex::new(answers), ..Cluster::default() });
+    let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
+    let script = r#"
+        k8s::patch("pods", "ex", #{ spec: #{ a: 1, b: () } });
+        k8s::patch("pods", "ex", #{ spec: #{ a: 1 } });
+        k8s::patch("pods", "another", #{ spec: #{ a: 1 } });
+        k8s::patch_status("pods", "ex", #{ seen: 1 });
+        k8s::get("pods", "ex");
+    "#;
+    run_with(&cluster, Rc::clone(&budget), script).await.unwrap();
+    let noted: Vec<String> =
+        budget.take_self_writes().iter().map(|write| format!("{} {}", write.version, write.fields.join(" "))).collect();
+    assert_eq!(noted, ["2 spec.a spec.b", "4 status.seen"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_function_share_their_requests_within_a_minute() {
+    let rate: Arc<crate::script::call_rate::CallRate> = Arc::default();
+    let cluster = Arc::default();
+    let call = async |script: &str| {
+        let limits = Limits { api_calls_per_minute: 3, ..Limits::default() };
+        let budget = Rc::new(Budget::new(&limits, Stop::new()).sharing(Arc::clone(&rate)));
+        drop(run_with(&cluster, Rc::clone(&budget), script).await);
+        match budget.ending() {
+            Some(Ending::Overrun(overrun)) => Err(overrun.text),
+            ending => Ok(assert_eq!(ending, None)),
+        }
+    };
+    let two = r#"k8s::exists("pods", "a"); k8s::exists("pods", "b")"#;
+    call(two).await.unwrap();
+    tokio::time::advance(std::time::Duration::from_secs(30)).await;
+    let error = call(two).await.unwrap_err();
+    assert!(error.contains("3 calls of the API within a minute, by all calls of this function (limits.apiCallsPerMinute"), "{error}");
+    tokio::time::advance(std::time::Duration::from_secs(30)).await;
+    call(two).await.unwrap();
 }
 
 async fn requests(script: &str) -> Vec<String> {

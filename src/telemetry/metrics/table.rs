@@ -93,6 +93,14 @@ pub(super) const TASKS: Description = gauge(
 pub(super) const CYCLES: Description =
     counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
 
+pub(super) const LOOPS: Description = counter(
+    "kopfd_loops_total",
+    &["operator", "handler"],
+    "Objects that were slowed down because they kept triggering themselves, for each of the handlers involved",
+);
+pub(super) const SLOWED: Description =
+    gauge("kopfd_objects_slowed_down", &["operator"], "Objects that are slowed down because they keep triggering themselves");
+
 pub(super) const REQUESTS: Description = counter(
     "kopfd_api_requests_total",
     &["operator", "verb", "resource", "code"],
@@ -108,7 +116,12 @@ pub(super) const REQUEST_RETRIES: Description =
 pub(super) const CONFLICTS: Description =
     counter("kopfd_api_conflicts_total", &["operator", "resource"], "Requests refused because of a conflict (409)");
 pub(super) const THROTTLED: Description =
-    counter("kopfd_api_throttled_seconds_total", &["operator"], "Time waited because the API server asked for it (429)");
+    counter("kopfd_api_throttled_seconds_total", &["operator"], "Time waited because the API server asked for it: 429, or `Retry-After`");
+pub(super) const BUDGET_WAIT: Description = counter(
+    "kopfd_api_budget_wait_seconds_total",
+    &["operator"],
+    "Time that requests to the API server waited because of `settings.networking.requests`",
+);
 pub(super) const LOGINS: Description = counter("kopfd_logins_total", &["operator", "outcome"], "Logins by outcome: succeeded, failed");
 
 pub(super) const INDEX_OBJECTS: Description = gauge("kopfd_index_objects", &["operator", "index"], "Objects with entries in an index");
@@ -119,7 +132,7 @@ pub(super) const OPERATIONS: Description =
 pub(super) const OVERRUNS: Description = counter(
     "kopfd_script_budget_overruns_total",
     &["operator", "handler", "limit"],
-    "Calls ended because a budget was used up, by the limit: operations, time, memory, depth, stringSize, arraySize, mapSize, apiCalls, output",
+    "Calls ended because a budget was used up, by the limit: operations, time, memory, depth, stringSize, arraySize, mapSize, apiCalls, apiCallsPerMinute, output",
 );
 
 pub(super) const INFO: Description =
@@ -130,7 +143,7 @@ pub(super) const LOADED_AT: Description =
     gauge("kopfd_config_last_load_timestamp_seconds", &["operator"], "Time of the last successful load, in seconds since 1970");
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 29] = [
+pub const TABLE: [Description; 32] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -147,11 +160,14 @@ pub const TABLE: [Description; 29] = [
     LAST_SUCCESS,
     TASKS,
     CYCLES,
+    LOOPS,
+    SLOWED,
     REQUESTS,
     REQUEST_SECONDS,
     REQUEST_RETRIES,
     CONFLICTS,
     THROTTLED,
+    BUDGET_WAIT,
     LOGINS,
     INDEX_OBJECTS,
     INDEX_KEYS,

@@ -44,6 +44,9 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
         "kopfd_index_objects",
         "kopfd_index_keys",
         "kopfd_script_budget_overruns_total",
+        "kopfd_loops_total",
+        "kopfd_objects_slowed_down",
+        "kopfd_api_budget_wait_seconds_total",
     ];
     for metric in TABLE.iter().filter(|metric| !idle.contains(&metric.name)) {
         let name = format!("{}{}", metric.name, if metric.kind.as_str() == "histogram" { "_count" } else { "" });

@@ -7,6 +7,7 @@ mod database;
 mod examples;
 mod fields;
 mod kinds;
+mod loops;
 mod metrics;
 mod sameness;
 mod scenarios;
@@ -30,6 +31,7 @@ pub(crate) fn all() -> Vec<Case> {
         sameness::CASES,
         beside::CASES,
         crashes::CASES,
+        loops::CASES,
         steps::CASES,
         trouble::CASES,
         takeover::CASES,
