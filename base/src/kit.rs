@@ -1,4 +1,4 @@
-//! Clock, tasks, stop signals, back-off, durations, positions in files. Independent of Kubernetes.
+//! Clock, tasks, stop signals, back-off, durations, positions in files, visible forms of texts. Independent of Kubernetes.
 
 pub mod backoff;
 pub mod clock;
@@ -10,6 +10,7 @@ pub mod suggest;
 pub mod surplus;
 pub mod task_group;
 pub mod tasks;
+pub mod visible;
 
 pub use backoff::Backoff;
 pub use clock::Clock;

@@ -51,7 +51,7 @@ pub(super) fn run(options: &Options) -> u8 {
     }
     let text = match options.output {
         Output::Text => format!("{}{}\n", diagnostics::render(&loaded.diagnostics), summary(&loaded)),
-        Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
+        Output::Json => diagnostics::document(&loaded.diagnostics),
     };
     let mut stdout = anstream::stdout().lock();
     // A closed standard output, as with `head`, is not an error.

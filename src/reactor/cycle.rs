@@ -18,7 +18,7 @@ use crate::handling::{
     Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, attempt, cause, filter, select,
 };
 use crate::kit::Stop;
-use crate::object::{Body, EventKind, Patch, Resource, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Object, ObjectMemo, Returned, Subhandling, Subject};
 
@@ -381,9 +381,10 @@ impl<W: Effects> Cycle<'_, W> {
         plan.messages.iter().for_each(|message| self.report(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.report(&Message::debug(format!("{title} is in progress: {}", *self.body)));
+            self.report(&Message::debug(format!("{title} is in progress: {}", secret::shown(&self.body))));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
-                let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
+                let values = secret::Values::of(&self.body);
+                let items: Vec<Value> = secret::shown_items(values.as_ref(), &cause.change.diff).iter().map(diff_item).collect();
                 self.report(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }

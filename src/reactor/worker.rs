@@ -13,7 +13,7 @@ use crate::handling::progress::time_between;
 use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
-use crate::object::{Body, EventKind, Patch, Resource, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
 use crate::script::{Object, ObjectMemo};
 
 use super::cycle::{self, Cycle};
@@ -390,6 +390,8 @@ impl<W: Effects> Worker<W> {
     }
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &str) {
+        // Servers, webhooks and scripts may repeat what an object contains.
+        let error = &*secret::hidden(body, error);
         self.report_cycle(body, Some(error));
         let now = self.serving.world.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, now) {
