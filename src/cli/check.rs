@@ -1,6 +1,7 @@
 //! `kopfd check`: reports all errors of manifests and scripts.
 
 mod resources;
+mod secrets;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -47,6 +48,7 @@ pub(super) fn run(options: &Options) -> u8 {
     loaded.diagnostics.extend(unknown.iter().filter(|one| one.severity == Severity::Warning).cloned());
     if !loaded.has_errors() {
         loaded.diagnostics.extend(unknown.into_iter().filter(|one| one.severity == Severity::Hint));
+        loaded.diagnostics.extend(secrets::check(&loaded.operators));
         loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
     }
     let text = match options.output {

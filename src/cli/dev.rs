@@ -24,6 +24,7 @@ use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
+use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
@@ -136,6 +137,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         exit_timeouts: ExitTimeouts::default(),
         fibers: Fibers::default(),
         endpoints: Endpoints::default(),
+        digest_keys: Keys::of_embedded_server(),
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
@@ -197,8 +199,6 @@ struct Session<'a> {
 struct End {
     code: u8,
     why: Option<String>,
-}
-
     hint: Option<&'static str>,
 }
 
@@ -206,6 +206,8 @@ impl End {
     fn new(code: u8, why: Option<String>) -> Self {
         Self { code, why, hint: None }
     }
+}
+
 impl Session<'_> {
     /// Runs until a signal arrives or, with `--once`, everything has settled.
     async fn run(&mut self, files: &mut Files, signals: &mut Signals) -> End {

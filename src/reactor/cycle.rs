@@ -346,6 +346,12 @@ impl<W: Effects> Cycle<'_, W> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
             self.report(&Message::debug(uninteresting(cause.reason)));
+            let is_rewritten = cause.reason == Reason::Noop && essence::is_outdated(&self.served.storages, &self.body);
+            if let Some(unchanged) = cause.change.new.as_ref().filter(|_| is_rewritten) {
+                let mut patch = state.patch;
+                essence::store(&self.served.storages, &self.body, unchanged, &mut patch);
+                return Ok(State { patch, ..state });
+            }
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -361,6 +367,9 @@ impl<W: Effects> Cycle<'_, W> {
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
         let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
         decision.store.extend(attempts.sub_records);
+        if decision.is_handled && decision.essence.is_none() && essence::is_outdated(&self.served.storages, &self.body) {
+            decision.essence.clone_from(&cause.change.new);
+        }
         let mut patch = attempts.patch;
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
         decision.messages.iter().for_each(|message| self.report(message));
