@@ -61,7 +61,8 @@ fn handlers_of_secrets_are_a_hint_unless_their_values_are_digested() {
         assert_eq!(run.status.code(), Some(0));
         text(&run.stdout)
     };
-    let hint = "hint: the last handled state of Secrets, which `v1/secrets` includes, has their values in an annotation\n --> operator.yaml:7:17";
+    let hint =
+        "hint: the last handled state of Secrets, which `v1/secrets` includes, has their values in an annotation\n --> operator.yaml:7:17";
     let found = printed("{}", "v1/secrets", "create");
     assert!(found.contains(hint) && found.contains("settings.persistence.secrets: digests"), "{found}");
     assert!(printed("{}", "everything", "update").contains("which `everything` includes"));

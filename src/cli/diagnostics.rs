@@ -124,7 +124,8 @@ fn visible_snippet(line: &str, start: usize, length: usize) -> (String, Range<us
 
 /// Settings whose values are secret.
 static SECRET_SETTING: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r#"\b(?:token|password)["']?:\s+(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',}\]#\[{][^\s,}\]]*)"#;
+    let pattern =
+        r#"(?:^\s*(?:- )?|[{,]\s*)["']?(?:token|password)["']?:\s+(?P<value>"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',}\]#\[{][^\s,}\]]*)"#;
     Regex::new(pattern).expect("the pattern is valid")
 });
 

@@ -80,10 +80,8 @@ impl Values {
         let Value::Array(operations) = body else { return Self::of_parts([body]) };
         let mut texts = BTreeSet::new();
         for operation in operations {
-            let (path, value) = (operation.get("path").and_then(Value::as_str).unwrap_or_default(), operation.get("value"));
-            let is_of_data = FIELDS.iter().any(|field| path.strip_prefix('/').is_some_and(|path| path.split('/').next() == Some(field)));
-            match value {
-                Some(value) if is_of_data => collect(value, &mut texts),
+            match operation.get("value") {
+                Some(value) if is_of_values(operation) => collect(value, &mut texts),
                 Some(value) => collect_stored(value, &mut texts),
                 None => {}
             }
@@ -157,6 +155,27 @@ impl Values {
     }
 }
 
+/// Returns a request that writes a Secret as it is shown.
+pub fn shown_request(body: &Value) -> Value {
+    let values = Values::of_request(body);
+    let Value::Array(operations) = body else { return values.shown_at(&[], body) };
+    let shown = |operation: &Value| {
+        let mut shown = operation.clone();
+        values.hide_in(&mut shown);
+        if let Some(value) = shown.get_mut("value").filter(|_| is_of_values(operation)) {
+            mask(value);
+        }
+        shown
+    };
+    operations.iter().map(shown).collect()
+}
+
+/// Tells whether an operation of a JSON patch is about values of a Secret.
+fn is_of_values(operation: &Value) -> bool {
+    let path = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+    FIELDS.iter().any(|field| path.strip_prefix('/').is_some_and(|path| path.split('/').next() == Some(field)))
+}
+
 /// Returns the differences of an object as they are shown.
 pub fn shown_items<'i>(values: Option<&Values>, items: &'i [Item]) -> Cow<'i, [Item]> {
     match values {
@@ -198,7 +217,9 @@ fn collect(value: &Value, texts: &mut BTreeSet<String>) {
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
         Value::Object(map) => map.values().for_each(|value| collect(value, texts)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        // A value of a wrong type, which a server quotes when it refuses it.
+        Value::Number(number) => add(&number.to_string(), texts),
+        Value::Null | Value::Bool(_) => {}
     }
 }
 
@@ -324,7 +345,17 @@ mod tests {
         ];
         for request in requests {
             assert_eq!(shown(request.clone()), "no ***, no ***", "{request}");
+            let text = shown_request(&request).to_string();
+            assert!(text.contains("***") && !text.contains("hunter2") && !text.contains("aHVu"), "{text}");
         }
+        assert_eq!(shown_request(&json!({"data": {"pin": "MQ=="}})), json!({"data": {"pin": "***"}}));
+        let patch = json!([{"op": "add", "path": "/data/pin", "value": "MQ=="}]);
+        assert_eq!(shown_request(&patch), json!([{"op": "add", "path": "/data/pin", "value": "***"}]));
         assert_eq!(shown(json!([{"op": "add", "path": "/metadata/labels/a", "value": "aHVudGVyMg=="}])), answer);
+        let wrong = Values::of_request(&json!({"stringData": {"pin": 12_345_678}}));
+        assert_eq!(
+            wrong.hidden(".stringData.pin: expected string, got &{Value:12345678}"),
+            ".stringData.pin: expected string, got &{Value:***}"
+        );
     }
 }

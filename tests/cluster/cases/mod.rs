@@ -10,6 +10,7 @@ mod kinds;
 mod metrics;
 mod sameness;
 mod scenarios;
+mod secrets;
 mod steps;
 mod takeover;
 mod trouble;
@@ -39,6 +40,7 @@ pub(crate) fn all() -> Vec<Case> {
         kinds::CASES,
         basics::CASES,
         metrics::CASES,
+        secrets::CASES,
         fields::CASES,
     ]
     .concat()
