@@ -104,7 +104,8 @@ fn is_manifest(argument: &OsStr) -> bool {
 /// A user who only types `kopfd` wants to know what it can do.
 fn run_without_command(manifests: &Manifests, options: &run::Options) -> u8 {
     if std::env::args_os().len() == 1 && manifests.paths().is_empty() {
-        output::print_error(&format!("without a command, kopfd runs operators, and needs `--config FILE|DIR`.\n\n{}", commands()));
+        let problem = "without a command, kopfd runs operators, and needs `--config FILE|DIR`.";
+        telemetry::write(&format!("error: {problem}\n\n{}\n", commands()));
         return exit_code::USAGE_ERROR;
     }
     run::run(manifests, options)

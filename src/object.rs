@@ -9,6 +9,7 @@ pub mod namespace;
 pub mod patch;
 pub mod path;
 pub mod resource;
+pub mod secret;
 pub mod selector;
 
 pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};

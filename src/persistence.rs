@@ -3,6 +3,7 @@
 //! `handling` decides about the records, `reactor` sends them.
 
 pub mod clash;
+pub mod digests;
 pub mod essence;
 mod fields;
 pub mod key;
@@ -13,6 +14,7 @@ pub mod text;
 pub mod write;
 
 pub use clash::Clash;
+pub use digests::{Keys, MissingKey, SecretForm, SecretStorage};
 pub use record::Stored;
 pub use schedule::ScheduleRecord;
 pub use storage::{DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, Storages};

@@ -1,5 +1,6 @@
 //! Logging: its set-up, and the form of log lines. Metrics.
 
+pub mod credentials;
 pub mod layer;
 pub mod line;
 pub mod metrics;

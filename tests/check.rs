@@ -49,6 +49,30 @@ fn a_part_that_is_checked_and_not_run_is_a_warning() {
 }
 
 #[test]
+fn handlers_of_secrets_are_a_hint_unless_their_values_are_digested() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = |settings: &str, resource: &str, on: &str| {
+        let manifest = format!(
+            "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: demo}}\nspec:\n  settings: {settings}\n  resources:\n    - resource: {resource}\n      \
+             handlers: [{{on: {on}, id: f, run: 'return 1;'}}]\n"
+        );
+        std::fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
+        let run = output(Command::new(env!("CARGO_BIN_EXE_kopfd")).args(["check", "operator.yaml"]).current_dir(folder.path()));
+        assert_eq!(run.status.code(), Some(0));
+        text(&run.stdout)
+    };
+    let hint =
+        "hint: the last handled state of Secrets, which `v1/secrets` includes, has their values in an annotation\n --> operator.yaml:7:17";
+    let found = printed("{}", "v1/secrets", "create");
+    assert!(found.contains(hint) && found.contains("settings.persistence.secrets: digests"), "{found}");
+    assert!(printed("{}", "everything", "update").contains("which `everything` includes"));
+    let none = "no errors in demo\n";
+    assert_eq!(printed("{persistence: {secrets: digests}}", "v1/secrets", "create"), none);
+    assert_eq!(printed("{}", "v1/secrets", "event"), none, "handlers of raw events store nothing");
+    assert_eq!(printed("{}", "v1/configmaps", "create"), none);
+}
+
+#[test]
 fn operators_of_one_name_are_named_once() {
     let output = kopfd(&["check", "--config", "manifests/everything", "--config", "manifests/everything/operator.yaml"]);
     assert!(text(&output.stdout).ends_with(" in everything\n"), "{}", text(&output.stdout));

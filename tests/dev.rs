@@ -1,5 +1,6 @@
 //! `kopfd dev`: the built binary, without any cluster.
 
+mod logs;
 mod several;
 
 use std::io::{BufRead as _, BufReader, Lines};
@@ -255,7 +256,7 @@ fn a_kubeconfig_belongs_to_one_server_and_is_removed_at_its_end() {
     let written = std::fs::read(&kubeconfig).expect("the kubeconfig is there");
     let second = child::output(kopfd(folder.path()).args(["--config", "operator.yaml", "--once"]));
     let printed = String::from_utf8_lossy(&second.stderr);
-    let hint = "hint: take another file with `--kubeconfig-out`";
+    let hint = "  hint: take another file with `--kubeconfig-out`";
     assert_eq!(printed, format!("error: {} belongs to another kopfd that is still running\n{hint}\n", kubeconfig.display()));
     assert_eq!(second.status.code(), Some(1));
     assert_eq!(std::fs::read(&kubeconfig).expect("the kubeconfig is there"), written);

@@ -13,6 +13,7 @@ use kopfd::cluster::in_process::InProcess;
 use kopfd::engines::{Endpoints, EventStream};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest;
+use kopfd::persistence::Keys;
 use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::{ActivityMonitor, Scope};
@@ -99,6 +100,7 @@ impl Cluster {
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
             endpoints: Endpoints::default(),
+            digest_keys: Keys::default(),
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));

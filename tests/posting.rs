@@ -54,6 +54,16 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_have_no_credentials() {
+    let world = world(Posting::default()).await;
+    let reference = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "namespace": "default"});
+    let message = "cannot reach https://user:s3cr3t@example.com with Authorization: Bearer s3cr3t".to_owned();
+    let event = KubernetesEvent { reference, event_type: "Warning".to_owned(), reason: "A".to_owned(), message };
+    world.poster.post(event, Some(Level::Info));
+    assert_eq!(world.events().await[0]["message"], "cannot reach https://***@example.com with Authorization: Bearer ***");
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_are_posted_one_after_another_and_refused_ones_are_told() {
     let (messages, _guard) = collect_messages(tracing::Level::WARN);
     let mut world = world(Posting::default()).await;

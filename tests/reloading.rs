@@ -17,6 +17,7 @@ use kopfd::engines::events::{EngineEvent, EventSink};
 use kopfd::engines::{Endpoints, EventStream};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest::{self, Operator};
+use kopfd::persistence::Keys;
 use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
 use kopfd::reactor::reload::{self, Reloaded, Reloader};
@@ -122,6 +123,7 @@ impl Cluster {
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
             endpoints: endpoints.clone(),
+            digest_keys: Keys::default(),
         };
         let (reloader, reloads) = reload::channel();
         let serving = Box::pin(operator::serve(load(folder.path(), 0), access, shared, reloads, stop.clone()));

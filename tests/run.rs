@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod endurance;
+mod logs;
 mod reload;
 
 use std::collections::BTreeSet;

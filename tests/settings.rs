@@ -20,7 +20,7 @@ const LOOPS: &str = "tests/scenarios/holding/loops.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 35] = [
+const EFFECTS: [(&str, &str, &str); 36] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -55,6 +55,7 @@ const EFFECTS: [(&str, &str, &str); 35] = [
     ("persistence.finalizer", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.progressStorage", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.diffbaseStorage", SCENARIOS, "the finalizer and the annotations"),
+    ("persistence.secrets", "tests/scenarios/holding/secrets.yaml", "digests stand for the values of a Secret"),
     ("persistence.consistencyTimeout", "tests/conformance/vectors/scenarios.json", "\"persistence.consistency_timeout\": "),
 ];
 

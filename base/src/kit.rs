@@ -1,4 +1,4 @@
-//! Clock, tasks, stop signals, back-off, token buckets, durations, positions in files. Independent of Kubernetes.
+//! Clock, tasks, stop signals, back-off, token buckets, durations, positions in files, visible forms of texts. Independent of Kubernetes.
 
 pub mod backoff;
 pub mod clock;
@@ -11,6 +11,7 @@ pub mod surplus;
 pub mod task_group;
 pub mod tasks;
 pub mod token_bucket;
+pub mod visible;
 
 pub use backoff::Backoff;
 pub use clock::Clock;

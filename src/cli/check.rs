@@ -1,6 +1,7 @@
 //! `kopfd check`: reports all errors of manifests and scripts.
 
 mod resources;
+mod secrets;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -47,11 +48,12 @@ pub(super) fn run(options: &Options) -> u8 {
     loaded.diagnostics.extend(unknown.iter().filter(|one| one.severity == Severity::Warning).cloned());
     if !loaded.has_errors() {
         loaded.diagnostics.extend(unknown.into_iter().filter(|one| one.severity == Severity::Hint));
+        loaded.diagnostics.extend(secrets::check(&loaded.operators));
         loaded.diagnostics.extend(loaded.operators.iter().flat_map(Operator::warn_of_unsupported));
     }
     let text = match options.output {
         Output::Text => format!("{}{}\n", diagnostics::render(&loaded.diagnostics), summary(&loaded)),
-        Output::Json => format!("{:#}\n", diagnostics::to_json(&loaded.diagnostics)),
+        Output::Json => diagnostics::document(&loaded.diagnostics),
     };
     let mut stdout = anstream::stdout().lock();
     // A closed standard output, as with `head`, is not an error.

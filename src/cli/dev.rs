@@ -24,6 +24,7 @@ use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
+use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
@@ -35,7 +36,7 @@ use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
 use super::files::Files;
 use super::fleet::{Fleet, Trigger};
 use super::manifests::{Manifests, Target, load};
-use super::output::{counted, enumerated, print_error};
+use super::output::{counted, enumerated, print_error, print_error_with_hint};
 use super::runtime::start_development_threads;
 use objects::AppliedObjects;
 
@@ -136,6 +137,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         exit_timeouts: ExitTimeouts::default(),
         fibers: Fibers::default(),
         endpoints: Endpoints::default(),
+        digest_keys: Keys::of_embedded_server(),
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
@@ -147,8 +149,10 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     if let Err(problem) = kubeconfig.remove() {
         print_error(&format!("cannot remove {}: {problem}", options.kubeconfig_out.display()));
     }
-    if let Some(why) = end.why {
-        print_error(&why);
+    match (&end.why, end.hint) {
+        (Some(why), Some(hint)) => print_error_with_hint(why, hint),
+        (Some(why), None) => print_error(why),
+        (None, _) => {}
     }
     Ok(end.code)
 }
@@ -195,6 +199,13 @@ struct Session<'a> {
 struct End {
     code: u8,
     why: Option<String>,
+    hint: Option<&'static str>,
+}
+
+impl End {
+    fn new(code: u8, why: Option<String>) -> Self {
+        Self { code, why, hint: None }
+    }
 }
 
 impl Session<'_> {
@@ -222,7 +233,7 @@ impl Session<'_> {
                 },
                 Some(ended) = self.fleet.tasks.next_ended() => {
                     if self.fleet.note_end(&ended) && is_once {
-                        return End { code: FAILURE, why: Some(format!("the operator '{}' cannot run", ended.name)) };
+                        return End::new(FAILURE, Some(format!("the operator '{}' cannot run", ended.name)));
                     }
                 }
                 () = settled, if is_once => return settled_end(&monitor),
@@ -238,7 +249,7 @@ impl Session<'_> {
     }
 
     fn ended_by(&self, code: u8) -> End {
-        if self.options.once { interrupted_end(code) } else { End { code: SUCCESS, why: None } }
+        if self.options.once { interrupted_end(code) } else { End::new(SUCCESS, None) }
     }
 
     fn monitor(&self) -> Arc<ActivityMonitor> {
@@ -275,13 +286,13 @@ fn timed_out_end(monitor: &ActivityMonitor, operators: usize, timeout: &str) -> 
         [] => "objects are still being processed".to_owned(),
         items => enumerated(items),
     };
-    let hint = "hint: raise `--timeout` if this is expected to take longer";
-    End { code: FAILURE, why: Some(format!("not settled within {timeout}: {waiting}\n{hint}")) }
+    let hint = Some("raise `--timeout` if this is expected to take longer");
+    End { code: FAILURE, why: Some(format!("not settled within {timeout}: {waiting}")), hint }
 }
 
 /// A caller of `--once` must not mistake an interruption for success.
 fn interrupted_end(code: u8) -> End {
-    End { code, why: Some("interrupted before everything has settled".to_owned()) }
+    End::new(code, Some("interrupted before everything has settled".to_owned()))
 }
 
 /// Returns the end of a session that has settled.
@@ -295,7 +306,7 @@ fn settled_end(monitor: &ActivityMonitor) -> End {
         reasons.push(format!("{} failed permanently: {}", counted(failures.len(), "handler"), enumerated(&items)));
     }
     reasons.extend(monitor.broken().iter().map(ToString::to_string));
-    if reasons.is_empty() { End { code: SUCCESS, why: None } } else { End { code: FAILURE, why: Some(reasons.join("; ")) } }
+    if reasons.is_empty() { End::new(SUCCESS, None) } else { End::new(FAILURE, Some(reasons.join("; "))) }
 }
 
 fn lowercased(sentence: String) -> String {

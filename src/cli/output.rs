@@ -1,10 +1,29 @@
 //! Messages of commands, and their wording.
 
-use crate::telemetry;
+use std::borrow::Cow;
 
-/// Prints an error of the command itself.
+use crate::kit::visible;
+use crate::telemetry::{self, credentials};
+
+/// Begins the further lines of an error.
+const CONTINUATION: &str = "  ";
+
+/// Prints an error of the command itself. It may contain texts of objects and scripts.
 pub(super) fn print_error(problem: &str) {
-    telemetry::write(&format!("error: {problem}\n"));
+    telemetry::write(&format!("error: {}\n", printable(problem)));
+}
+
+/// Prints an error and how to fix it.
+pub(super) fn print_error_with_hint(problem: &str, hint: &str) {
+    telemetry::write(&format!("error: {}\nhint: {}\n", printable(problem), printable(hint)));
+}
+
+/// Returns a text without credentials, and without characters that control the terminal. Its further lines are indented.
+fn printable(text: &str) -> String {
+    match credentials::hidden(text) {
+        Cow::Borrowed(text) => visible::lines(text, CONTINUATION).into_owned(),
+        Cow::Owned(text) => visible::lines(&text, CONTINUATION).into_owned(),
+    }
 }
 
 /// Returns a number with its noun in singular or plural.
@@ -35,6 +54,11 @@ mod tests {
     fn a_list_reads_like_a_sentence() {
         let listed = |text: &str| enumerated(&text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!([listed("a"), listed("a b"), listed("a b c")], ["a", "a and b", "a, b and c"]);
+    }
+
+    #[test]
+    fn errors_have_their_further_lines_indented_and_control_no_terminal() {
+        assert_eq!(printable("a\nerror: forged\u{1b}[2J at http://u:p@x"), "a\n  error: forged\\x1b[2J at http://***@x");
     }
 
     #[test]

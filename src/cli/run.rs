@@ -13,6 +13,7 @@ use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
+use crate::persistence::{Keys, SecretForm};
 use crate::reactor::Scope;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
@@ -23,7 +24,7 @@ use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
 use super::files::Files;
 use super::fleet::{Fleet, Trigger};
 use super::manifests::{Manifests, Target, load};
-use super::output::print_error;
+use super::output::{print_error, print_error_with_hint};
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
@@ -58,6 +59,10 @@ pub(super) struct Options {
     /// http://0.0.0.0:8080/healthz.
     #[arg(long, short = 'L', env = "KOPFD_LIVENESS", value_name = "URL", value_parser = LivenessUrl::parse)]
     pub liveness: Option<LivenessUrl>,
+    /// A file with the key of the digests of Secrets, for the setting `persistence.secrets: digests`: at least 32 characters
+    /// in its first line. Keys in further lines verify older digests.
+    #[arg(long, env = "KOPFD_SECRETS_KEY_FILE", value_name = "FILE")]
+    pub secrets_key_file: Option<PathBuf>,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -136,6 +141,32 @@ impl Options {
     }
 }
 
+/// How to get a key.
+const KEY_HINT: &str =
+    "`head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE";
+
+impl Options {
+    /// Reads the keys of digests.
+    ///
+    /// # Errors
+    /// A problem and a hint, if the file has no usable keys, or an operator needs one and there is no file.
+    fn digest_keys(&self, operators: &[Operator]) -> Result<Keys, (String, &'static str)> {
+        let Some(file) = &self.secrets_key_file else {
+            let needs_key = |operator: &&Operator| operator.settings.persistence.storages.secrets.form == SecretForm::Digests;
+            return match operators.iter().find(needs_key) {
+                Some(Operator { name, .. }) => {
+                    Err((format!("the setting persistence.secrets of operator '{name}' is `digests`, and needs a key"), KEY_HINT))
+                }
+                None => Ok(Keys::default()),
+            };
+        };
+        let problem =
+            |problem: &dyn std::fmt::Display| (format!("the keys of digests in {} cannot be used: {problem}", file.display()), KEY_HINT);
+        let text = std::fs::read_to_string(file).map_err(|error| problem(&error))?;
+        Keys::parse(&text).map_err(|error| problem(&error))
+    }
+}
+
 fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
     Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is not a pattern of namespaces: {problem}"))
 }
@@ -151,18 +182,25 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
         }
     };
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
+    let keys = match options.digest_keys(&operators) {
+        Ok(keys) => keys,
+        Err((problem, hint)) => {
+            print_error_with_hint(&problem, hint);
+            return FAILURE;
+        }
+    };
     let files = Files::watch(&paths, &operators, &[]);
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve((operators, paths, files), options, scope, clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths, files), options, (scope, keys), clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
 async fn serve(
     (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
     options: &Options,
-    scope: Scope,
+    (scope, digest_keys): (Scope, Keys),
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
@@ -187,6 +225,7 @@ async fn serve(
         exit_timeouts,
         fibers: Fibers::default(),
         endpoints: endpoints.clone(),
+        digest_keys,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options) -> u8 {
 
 fn report_errors(found: &[Diagnostic], output: Output) -> u8 {
     if output == Output::Json {
-        print(&format!("{:#}\n", diagnostics::to_json(found)));
+        print(&diagnostics::document(found));
     } else {
         diagnostics::print(found);
     }

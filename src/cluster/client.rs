@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, error, info};
 
 use crate::kit::{Backoff, Clock, TokenBucket};
+use crate::object::secret::Values;
 use crate::telemetry::OperatorMetrics;
 
 use super::address;
@@ -190,6 +191,15 @@ impl Request {
     #[must_use]
     pub fn with_json(self, content_type: &'static str, body: &Value) -> Self {
         Self { content_type: Some(content_type), body: body.to_string().into(), ..self }
+    }
+
+    /// Returns an error of the server without what the request writes into a Secret: servers and webhooks quote what they refuse.
+    fn without_secrets(&self, error: Error) -> Error {
+        let (_, resource) = address::classify(&self.method, &self.path);
+        match serde_json::from_slice(&self.body) {
+            Ok(body) if resource == "secrets.v1" => error.without(&Values::of_request(&body)),
+            _ => error,
+        }
     }
 
     /// Returns the request with another retry rule.
@@ -453,7 +463,7 @@ impl Client {
             let body = collect(answer.body, usize::MAX).await?;
             match status {
                 200..300 => Ok(Response { status, headers, body }),
-                _ => Err(Error::of_answer(status, self.retry_after(&headers), &body)),
+                _ => Err(request.without_secrets(Error::of_answer(status, self.retry_after(&headers), &body))),
             }
         })
         .await

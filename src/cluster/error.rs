@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::kit::errors;
+use crate::object::secret::Values;
 
 /// The longest pause that the server can ask for. It bounds what a mistaken header does; a server that is still busy asks again.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
@@ -149,6 +150,18 @@ impl Error {
         Self::Status { status, reason, message, details, retry_after: retry_after.or(asked) }
     }
 
+    /// Returns the error without the values of a Secret.
+    pub(super) fn without(self, values: &Values) -> Self {
+        match self {
+            Self::Status { status, reason, message, details, retry_after } => {
+                let message = values.hidden(&message).into_owned();
+                let details = details.map(|details| Box::new(values.shown_at(&[], &details)));
+                Self::Status { status, reason, message, details, retry_after }
+            }
+            other => other,
+        }
+    }
+
     /// Returns the error of a `Status` object in a watch stream.
     pub(crate) fn of_status_object(object: &str) -> Self {
         let value: Value = serde_json::from_str(object).unwrap_or_default();
@@ -213,6 +226,18 @@ mod tests {
         let error = Error::of_answer(404, None, body.to_string().as_bytes());
         assert_eq!(error.to_string(), "HTTP 404 (NotFound): pods \"a\" not found");
         assert_eq!((error.status(), error.retry_after()), (Some(404), Some(Duration::from_secs(3))));
+    }
+
+    #[test]
+    fn values_of_a_secret_are_neither_in_the_message_nor_in_the_details() {
+        let values = Values::of_request(&json!({"stringData": {"a": "hunter2"}}));
+        let details = json!({"causes": [{"field": "data[a]", "message": "Invalid value: \"aHVudGVyMg==\""}], "name": "s"});
+        let body = json!({"kind": "Status", "message": "data[a]: Invalid value: \"hunter2\"", "details": details});
+        let error = Error::of_answer(422, None, body.to_string().as_bytes()).without(&values);
+        assert_eq!(error.to_string(), "HTTP 422 (Unprocessable Entity): data[a]: Invalid value: \"***\"");
+        let Error::Status { details, .. } = error else { panic!() };
+        let expected = json!({"causes": [{"field": "data[a]", "message": "Invalid value: \"***\""}], "name": "s"});
+        assert_eq!(details.map(|details| *details), Some(expected));
     }
 
     #[test]

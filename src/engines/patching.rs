@@ -7,7 +7,7 @@ use super::error::Error;
 use super::events::EngineEvent;
 use crate::cluster::Applied;
 use crate::handling::Message;
-use crate::object::{Body, Item, Patch, Resource};
+use crate::object::{Body, Item, Patch, Resource, secret};
 
 /// Sends a patch.
 ///
@@ -28,7 +28,8 @@ pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch:
         );
     }
     if !applied.inconsistencies.is_empty() {
-        let items: Vec<Value> = applied.inconsistencies.iter().map(diff_item).collect();
+        let values = secret::Values::of(body);
+        let items: Vec<Value> = secret::shown_items(values.as_ref(), &applied.inconsistencies).iter().map(diff_item).collect();
         events.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
     }
     Ok(applied)

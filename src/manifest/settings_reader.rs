@@ -23,7 +23,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 12] = [
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("scripts", &["memory"]),
     ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv", "requests"]),
-    ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "consistencyTimeout"]),
+    ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "secrets", "consistencyTimeout"]),
 ];
 
 /// Reads `spec.settings`.
@@ -115,6 +115,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "finalizer", &mut persistence.storages.finalizer, storages::finalizer);
             reader.set(fields, "progressStorage", &mut persistence.storages.progress, storages::progress);
             reader.set(fields, "diffbaseStorage", &mut persistence.storages.diffbase, storages::diffbase);
+            reader.set(fields, "secrets", &mut persistence.storages.secrets.form, storages::secrets);
             reader.set(fields, "consistencyTimeout", &mut persistence.consistency_timeout, Reader::duration);
         }
     }

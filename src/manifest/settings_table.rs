@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 44] = [
+pub const TABLE: [Description; 45] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -107,6 +107,12 @@ pub const TABLE: [Description; 44] = [
     one("persistence", "finalizer", "text", "the finalizer"),
     one("persistence", "progressStorage", "storage", "where the progress of handlers is stored"),
     one("persistence", "diffbaseStorage", "storage", "where the last handled state is stored"),
+    one(
+        "persistence",
+        "secrets",
+        "`values` or `digests`",
+        "what the last handled state of a Secret contains: its values, as kopf stores them, or keyed digests of them",
+    ),
     one(
         "persistence",
         "consistencyTimeout",

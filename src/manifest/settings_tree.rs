@@ -86,6 +86,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "finalizer": persistence.storages.finalizer,
             "progressStorage": progress(&persistence.storages.progress),
             "diffbaseStorage": diffbase(&persistence.storages.diffbase),
+            "secrets": persistence.storages.secrets.form.as_str(),
             "consistencyTimeout": seconds(persistence.consistency_timeout),
         },
     })
@@ -218,7 +219,7 @@ mod tests {
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \
-            diffbaseStorage: {kind: status, ignoredFields: [spec.a]}}}";
+            diffbaseStorage: {kind: status, ignoredFields: [spec.a]}, secrets: digests}}";
         let tunnel = "{admission: {server: {kind: ngrok, token: t}}, queueing: {breaker: null}, persistence: {diffbaseStorage: {kind: multi, storages: [{kind: annotations}]}}}";
         for settings in [Settings::default(), settings(others), settings(tunnel)] {
             assert_eq!(from_value(&to_value(&settings)), Ok(settings));

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::persistence::{
-    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, storage::PREFIX,
+    DiffbaseAnnotations, DiffbaseStatus, DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage, SecretForm, storage::PREFIX,
 };
 
 use super::reader::{Fields, Item, Reader};
@@ -86,6 +86,13 @@ pub(super) fn diffbase(reader: &Reader, item: &Item<'_>) -> Option<DiffbaseStora
         }
         _ => DiffbaseStorage::Multi(several(reader, &fields, diffbase)?),
     })
+}
+
+/// Reads `settings.persistence.secrets`.
+pub(super) fn secrets(reader: &Reader, item: &Item<'_>) -> Option<SecretForm> {
+    let forms = [SecretForm::Values, SecretForm::Digests];
+    let word = reader.word(item, &forms.map(SecretForm::as_str))?;
+    forms.into_iter().find(|form| form.as_str() == word)
 }
 
 /// Reads `settings.persistence.finalizer`.

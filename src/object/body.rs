@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::secret;
+
 /// How an event was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
@@ -103,9 +105,10 @@ impl Deref for Body {
     }
 }
 
+/// Without the values of a Secret.
 impl fmt::Debug for Body {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
+        secret::shown(&self.0).fmt(formatter)
     }
 }
 

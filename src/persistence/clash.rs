@@ -102,7 +102,7 @@ mod tests {
     use crate::persistence::{DiffbaseAnnotations, DiffbaseStatus, ProgressAnnotations, ProgressStatus};
 
     fn named(finalizer: &str, progress: ProgressStorage, diffbase: DiffbaseStorage) -> Storages {
-        Storages { finalizer: finalizer.to_owned(), progress, diffbase }
+        Storages { finalizer: finalizer.to_owned(), progress, diffbase, ..Storages::default() }
     }
 
     fn annotations(prefix: &str) -> ProgressStorage {

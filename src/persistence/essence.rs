@@ -4,8 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::handling::progress::BrokenRecord;
 use crate::handling::{Change, Handler, On};
-use crate::object::path;
-use crate::object::{Body, Patch};
+use crate::object::{Body, Patch, path, secret};
 
 use super::fields::{annotate, ensure, mark, remove_empty_stanzas};
 use super::key;
@@ -18,14 +17,31 @@ use super::text;
 /// # Errors
 /// If the stored essence is not JSON, or a watched field cannot be reached.
 pub fn change(storages: &Storages, body: &Body, extra_fields: &[Vec<String>]) -> Result<Change, BrokenRecord> {
-    let mut old = fetch(&storages.diffbase, body)?;
+    let old = handled(storages, body)?.map(|stored| storages.secrets.restored(body, stored));
     let mut new = build(&storages.diffbase, body, extra_fields)?;
-    for essence in old.iter_mut().chain([&mut new]) {
-        if let Value::Object(essence) = essence {
-            clear_progress(&storages.progress, essence);
-        }
+    if let Value::Object(new) = &mut new {
+        clear_progress(&storages.progress, new);
     }
     Ok(Change::between(old, Some(new)))
+}
+
+/// Returns the last handled essence as it is stored, without the progress of an operator.
+///
+/// # Errors
+/// If it is not JSON.
+pub fn handled(storages: &Storages, body: &Body) -> Result<Option<Value>, BrokenRecord> {
+    let mut stored = fetch(&storages.diffbase, body)?;
+    if let Some(Value::Object(stored)) = &mut stored {
+        clear_progress(&storages.progress, stored);
+    }
+    Ok(stored)
+}
+
+/// Tells whether the last handled essence of a Secret is to be written in another form, though nothing has changed: the setting or the key
+/// of digests is another one.
+pub fn is_outdated(storages: &Storages, body: &Body) -> bool {
+    secret::is_secret(body)
+        && handled(storages, body).is_ok_and(|stored| stored.is_some_and(|stored| storages.secrets.is_outdated(body, &stored)))
 }
 
 /// Returns the fields that must be part of the essences of a kind because of its handlers. Indexes are not included, since they follow
@@ -187,7 +203,11 @@ fn resolve_strictly<'a>(body: &'a Map<String, Value>, field: &[String]) -> Resul
 }
 
 /// Adds an essence to a patch as the last handled one.
-pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mut Patch) {
+pub fn store(storages: &Storages, body: &Body, essence: &Value, patch: &mut Patch) {
+    store_in(&storages.diffbase, body, &storages.secrets.stored(body, essence), patch);
+}
+
+fn store_in(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mut Patch) {
     match storage {
         DiffbaseStorage::Annotations(storage) => {
             let text = text::json(essence) + "\n";
@@ -199,7 +219,7 @@ pub fn store(storage: &DiffbaseStorage, body: &Body, essence: &Value, patch: &mu
         DiffbaseStorage::Status(storage) => {
             ensure(patch, &storage.field, Value::String(text::json(essence)));
         }
-        DiffbaseStorage::Multi(storages) => storages.iter().for_each(|storage| store(storage, body, essence, patch)),
+        DiffbaseStorage::Multi(storages) => storages.iter().for_each(|storage| store_in(storage, body, essence, patch)),
     }
 }
 

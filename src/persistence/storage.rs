@@ -1,5 +1,7 @@
 //! Storages: the locations of progress and essences on an object.
 
+use super::digests::{Keys, MissingKey, SecretStorage};
+
 /// Kopf's prefix of annotations.
 pub const PREFIX: &str = "kopf.zalando.org";
 
@@ -15,9 +17,19 @@ pub struct Storages {
     pub progress: ProgressStorage,
     /// The storage of the last handled essence.
     pub diffbase: DiffbaseStorage,
+    /// The form of the last handled essences of Secrets.
+    pub secrets: SecretStorage,
 }
 
 impl Storages {
+    /// Returns the storages with the keys of digests.
+    ///
+    /// # Errors
+    /// If digests are to be written, and there is no key.
+    pub fn with_keys(self, keys: &Keys) -> Result<Self, MissingKey> {
+        Ok(Self { secrets: self.secrets.with_keys(keys)?, ..self })
+    }
+
     /// Returns the prefix of the annotations of progress, or kopf's prefix if progress is not stored in annotations.
     pub fn prefix(&self) -> &str {
         match &self.progress {
@@ -29,7 +41,8 @@ impl Storages {
 
 impl Default for Storages {
     fn default() -> Self {
-        Self { finalizer: FINALIZER.to_owned(), progress: ProgressStorage::default(), diffbase: DiffbaseStorage::default() }
+        let (progress, diffbase) = (ProgressStorage::default(), DiffbaseStorage::default());
+        Self { finalizer: FINALIZER.to_owned(), progress, diffbase, secrets: SecretStorage::default() }
     }
 }
 

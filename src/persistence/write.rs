@@ -26,7 +26,7 @@ pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut 
     }
     purge(&storages.progress, body, &decision.purge, patch);
     if let Some(essence) = &decision.essence {
-        essence::store(&storages.diffbase, body, essence, patch);
+        essence::store(storages, body, essence, patch);
     }
 }
 

@@ -14,6 +14,7 @@ use tracing::{debug, info};
 use crate::handling::{Handler, On};
 use crate::kit::surplus;
 use crate::object::diff::{self, Item};
+use crate::object::secret::{self, Values};
 use crate::object::{Body, EventKind, Patch, Scope, Transform, path};
 
 use super::changes::{ANNOTATIONS, Form, lines};
@@ -88,7 +89,7 @@ impl ChangeLog {
 
     /// Logs a patch as a difference.
     pub fn report_patch(&self, body: &Body, patch: &Patch) {
-        log_lines(&differences(body, patch, &format!("{}/", self.prefix.read())), "│ ");
+        log_lines(&differences(body, patch, &format!("{}/", self.prefix.read()), Values::of(body).as_ref()), "│ ");
         if let Some(state) = self.last_seen.lock().get_mut(body.uid().unwrap_or_default()) {
             state.patch_sent(patch);
         }
@@ -109,7 +110,7 @@ impl ChangeLog {
             (Write::Stored, Some(before), after) => {
                 let items = diff::diff(before, after.unwrap_or(&Value::Null), Scope::Full);
                 let parts: Vec<Item> = items.iter().flat_map(leaves).collect();
-                reported = self.lines(&parts);
+                reported = self.lines(&parts, Values::of_both(Some(before), after).as_ref());
                 if reported.is_empty() { format!("= {object} unchanged") } else { format!("~ {object} changed") }
             }
             (Write::Deleted, None, _) => format!("= {object} was not there"),
@@ -148,12 +149,14 @@ impl ChangeLog {
             }
             found.extend(parts.into_iter().filter(|leaf| !before.has_written(leaf) && !is_noise(leaf)));
         }
-        self.lines(&found)
+        self.lines(&found, Values::of_both(Some(&before.body), Some(body)).as_ref())
     }
 
-    /// Returns differences with complete values: they are cut where the terminal width is known.
-    fn lines(&self, items: &[Item]) -> Vec<String> {
-        lines(items, Form { prefixes: std::slice::from_ref(&*self.prefix.read()), print: Value::to_string })
+    /// Returns differences with complete values: they are cut where the terminal width is known. Those of a Secret are hidden.
+    fn lines(&self, items: &[Item], values: Option<&Values>) -> Vec<String> {
+        let prefix = self.prefix.read();
+        let form = Form { prefixes: std::slice::from_ref(&*prefix), print: Value::to_string };
+        lines(&secret::shown_items(values, items), form)
     }
 }
 
@@ -225,13 +228,13 @@ fn log_lines(reported: &[String], before: &str) {
     }
 }
 
-/// Returns the lines for the changes of a patch.
-fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
+/// Returns the lines for the changes of a patch, without the values of a Secret.
+fn differences(body: &Body, patch: &Patch, prefix: &str, values: Option<&Values>) -> Vec<String> {
     let mut leaves = Vec::new();
     collect(&patch.merge, &mut Vec::new(), &mut leaves);
     let is_own = |keys: &[String]| keys.len() == 3 && keys[1] == "annotations" && keys[2].starts_with(prefix);
     let mut lines: Vec<String> =
-        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new)).collect();
+        leaves.iter().filter(|(keys, _)| !is_own(keys)).filter_map(|(keys, new)| difference(body, keys, new, values)).collect();
     let (purged, kept): (Vec<_>, Vec<_>) = leaves.iter().filter(|(keys, _)| is_own(keys)).partition(|(_, value)| value.is_null());
     let names = |word: &str, leaves: &[&(Vec<String>, Value)]| {
         let names: Vec<&str> = leaves.iter().filter_map(|(keys, _)| keys[2].split_once('/').map(|(_, name)| name)).collect();
@@ -253,15 +256,16 @@ fn differences(body: &Body, patch: &Patch, prefix: &str) -> Vec<String> {
     lines
 }
 
-fn difference(body: &Body, keys: &[String], new: &Value) -> Option<String> {
+fn difference(body: &Body, keys: &[String], new: &Value, values: Option<&Values>) -> Option<String> {
     let old = path::resolve(body, keys).filter(|old| !old.is_null());
     let place = keys.join(".");
+    let shown = |value: &Value| values.map_or_else(|| value.to_string(), |values| values.shown_at(keys, value).to_string());
     match (old, new) {
         (None, Value::Null) => None,
-        (None, new) => Some(format!("+ {place}: {new}")),
-        (Some(old), Value::Null) => Some(format!("- {place}: {old}")),
+        (None, new) => Some(format!("+ {place}: {}", shown(new))),
+        (Some(old), Value::Null) => Some(format!("- {place}: {}", shown(old))),
         (Some(old), new) if old == new => None,
-        (Some(old), new) => Some(format!("~ {place}: {old} -> {new}")),
+        (Some(old), new) => Some(format!("~ {place}: {} -> {}", shown(old), shown(new))),
     }
 }
 
@@ -341,7 +345,7 @@ mod tests {
         patch.set(&["status", "new", "deep"], json!("x")).unwrap();
         patch.set(&["metadata", "annotations", "kopf.zalando.org/f"], Value::Null).unwrap();
         patch.set(&["metadata", "annotations", "kopf.zalando.org/last-handled-configuration"], json!("{}")).unwrap();
-        let lines = differences(&body, &patch, "kopf.zalando.org/");
+        let lines = differences(&body, &patch, "kopf.zalando.org/", None);
         let expected = ["+ status.new.deep: \"x\"", "~ status.old: 1 -> 3", "= annotations: kept last-handled-configuration; purged f"];
         assert_eq!(lines, expected);
     }
@@ -474,10 +478,44 @@ mod tests {
         patch.set(&["metadata", "annotations"], Value::Null).unwrap();
         patch.set(&["spec", "selector"], json!({})).unwrap();
         patch.set(&["data"], Value::Null).unwrap();
-        let mut lines = differences(&body, &patch, "kopf.zalando.org/");
+        let mut lines = differences(&body, &patch, "kopf.zalando.org/", None);
         lines.sort();
         let expected =
             ["+ metadata.labels.kopf.zalando.org/own: \"x\"", "+ spec.selector: {}", "- data: 1", "- metadata.annotations: {\"a\":\"1\"}"];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn values_of_secrets_are_not_told() {
+        let secret = |version: &str, data: Value| {
+            let annotations = json!({"kopf.zalando.org/last-handled-configuration": json!({"data": data}).to_string()});
+            let metadata = json!({"name": "a", "uid": "u", "resourceVersion": version, "annotations": annotations});
+            Body::from(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
+        };
+        let first = secret("1", json!({"password": "aHVudGVyMg=="}));
+        let second = secret("2", json!({"password": "Y29ycmVjdC1ob3JzZQ==", "pin": "MTIz"}));
+        let mut patch = Patch::default();
+        patch.set(&["data", "password"], json!("YmF0dGVyeS1zdGFwbGU=")).unwrap();
+        patch.set(&["stringData"], json!({"pin": "1234"})).unwrap();
+        patch.set(&["metadata", "annotations", "note"], json!("was hunter2")).unwrap();
+        let lines = reported(|log| {
+            log.report_event(EventKind::Added, &first);
+            log.report_patch(&first, &patch);
+            log.report_event(EventKind::Modified, &second);
+            log.report_write(Write::Stored, "Secret a", Some(&first), Some(&second));
+        });
+        let expected = [
+            "┌ The Secret was added, at version 1.",
+            "│ ~ data.password: \"***\" -> \"***\"",
+            "│ + metadata.annotations.note: \"was ***\"",
+            "│ + stringData.pin: \"***\"",
+            "┌ The Secret has changed, at version 2.",
+            "│ + data.pin: \"***\"",
+            "│ ~ data.password: \"***\" -> \"***\"",
+            "│ ~ Secret a changed",
+            "│   + data.pin: \"***\"",
+            "│   ~ data.password: \"***\" -> \"***\"",
+        ];
         assert_eq!(lines, expected);
     }
 

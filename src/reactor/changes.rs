@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::object::Scope;
 use crate::object::diff::{self, Item, Op};
+use crate::object::secret::{self, Values};
 
 use super::activity::shown;
 
@@ -22,11 +23,15 @@ pub struct Form<'a> {
     pub print: fn(&Value) -> String,
 }
 
-/// Returns the changes as lines, with long values cut. Annotations with these prefixes are listed by name only.
+/// Returns the changes as lines, with long values cut, and those of Secrets hidden. Annotations with these prefixes are listed by name only.
 pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
     match (before, after) {
-        (Some(before), Some(after)) => lines(&diff::diff(before, after, Scope::Full), Form { prefixes, print: shown }),
+        (Some(old), Some(new)) => {
+            let values = Values::of_both(before, after);
+            lines(&secret::shown_items(values.as_ref(), &diff::diff(old, new, Scope::Full)), Form { prefixes, print: shown })
+        }
         (None, Some(after)) => {
+            let after = secret::shown(after);
             let members = after.as_object().into_iter().flatten();
             let parts = members.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
             parts.map(|(key, value)| format!("+ {key}: {}", shown(value))).collect()
@@ -107,6 +112,15 @@ mod tests {
         assert_eq!(changes(None, Some(&object), &[]), ["+ spec: {\"a\":1}", "+ status: {}"]);
         assert_eq!(changes(Some(&object), None, &[]), ["- the whole object"]);
         assert!(changes(None, None, &[]).is_empty());
+    }
+
+    #[test]
+    fn values_of_secrets_are_hidden() {
+        let secret = |data: Value| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data});
+        let (one, other) = (secret(json!({"a": "aHVudGVyMg==", "b": "Yg=="})), secret(json!({"a": "Yg==", "c": "Yw=="})));
+        assert_eq!(changes(None, Some(&one), &[]), ["+ data: {\"a\":\"***\",\"b\":\"***\"}"]);
+        let expected = ["+ data.c: \"***\"", "- data.b: \"***\"", "~ data.a: \"***\" -> \"***\""];
+        assert_eq!(changes(Some(&one), Some(&other), &[]), expected);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::handling::{
     Answers, Cause, Change, Handler, Handlers, Lifecycle, Message, Outcome, Plan, Policy, Reason, Record, attempt, cause, filter, select,
 };
 use crate::kit::Stop;
-use crate::object::{Body, EventKind, Patch, Resource, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
 use crate::persistence::{Storages, Stored, essence, write};
 use crate::script::{Call, Object, ObjectMemo, Returned, Subhandling, Subject};
 
@@ -393,6 +393,12 @@ impl<W: Effects> Cycle<'_, W> {
         let Some(cause) = &state.cause else { return Ok(state) };
         if !cause.reason.is_handled() {
             self.report(&Message::debug(uninteresting(cause.reason)));
+            let is_rewritten = cause.reason == Reason::Noop && essence::is_outdated(&self.served.storages, &self.body);
+            if let Some(unchanged) = cause.change.new.as_ref().filter(|_| is_rewritten) {
+                let mut patch = state.patch;
+                essence::store(&self.served.storages, &self.body, unchanged, &mut patch);
+                return Ok(State { patch, ..state });
+            }
             return Ok(state);
         }
         let now = self.world.clock().now();
@@ -409,6 +415,9 @@ impl<W: Effects> Cycle<'_, W> {
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
         let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
         decision.store.extend(attempts.sub_records);
+        if decision.is_handled && decision.essence.is_none() && essence::is_outdated(&self.served.storages, &self.body) {
+            decision.essence.clone_from(&cause.change.new);
+        }
         let mut patch = attempts.patch;
         if self.is_noted {
             notes.fields.extend(patch.changed_fields(&self.body));
@@ -433,9 +442,10 @@ impl<W: Effects> Cycle<'_, W> {
         plan.messages.iter().for_each(|message| self.report(message));
         if self.world.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
-            self.report(&Message::debug(format!("{title} is in progress: {}", *self.body)));
+            self.report(&Message::debug(format!("{title} is in progress: {}", secret::shown(&self.body))));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
-                let items: Vec<Value> = cause.change.diff.iter().map(diff_item).collect();
+                let values = secret::Values::of(&self.body);
+                let items: Vec<Value> = secret::shown_items(values.as_ref(), &cause.change.diff).iter().map(diff_item).collect();
                 self.report(&Message::debug(format!("{title} diff: {}", Value::Array(items))));
             }
         }

@@ -13,6 +13,7 @@ use crate::handling::{Handler, Policy};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
+use crate::persistence::{Keys, MissingKey};
 use crate::script::host::{self, Fibers, Threads};
 use crate::script::{Credentials, Host, Indexes, Problem, Program};
 
@@ -68,6 +69,8 @@ pub struct Shared {
     pub exit_timeouts: ExitTimeouts,
     /// The endpoints of the process.
     pub endpoints: Endpoints,
+    /// The keys of the digests that stand for the values of Secrets.
+    pub digest_keys: Keys,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -133,6 +136,9 @@ pub enum ServeError {
     /// The system cannot create the script threads.
     #[error("failed to start the script threads")]
     Threads(#[source] std::io::Error),
+    /// The values of Secrets cannot be digested.
+    #[error(transparent)]
+    Key(#[from] MissingKey),
     /// A startup handler has failed.
     #[error(transparent)]
     Startup(ActivityError),
@@ -155,6 +161,7 @@ pub enum ServeError {
 /// with login functions also ends if a later login fails.
 pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
     let settings = operator.settings.clone();
+    settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
     let activities = Arc::clone(&started.activities);
@@ -311,7 +318,9 @@ async fn run(
         exit_timeout: settings.queueing.exit_timeout,
     };
     let earlier = shared.precedence.before(&name);
+    let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let declared = Declared {
+        storages: Arc::new(storages),
         revision: loaded.revision.as_str().into(),
         earlier,
         sub_defaults: defaults,

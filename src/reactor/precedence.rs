@@ -185,7 +185,7 @@ mod tests {
             (ProgressStorage::Annotations(progress), DiffbaseStorage::Annotations(diffbase))
         };
         let (progress, diffbase) = in_annotations("first.dev");
-        let storages = Storages { finalizer: "shared".to_owned(), progress, diffbase };
+        let storages = Storages { finalizer: "shared".to_owned(), progress, diffbase, ..Storages::default() };
         let first = Other { storages: Arc::new(storages), ..other("first", "demos", "") };
         // It clashes with the first by the finalizer, and with the last one by the rest.
         let second = other("second", "demos", "shared");

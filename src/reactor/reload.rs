@@ -22,6 +22,7 @@ use crate::manifest::fingerprint::{self, Fingerprint};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings, settings_tree};
 use crate::object::{EventKind, Resource};
+use crate::persistence::MissingKey;
 use crate::script::{Installed, Object, Problem, Program};
 use crate::telemetry::OperatorMetrics;
 
@@ -56,6 +57,9 @@ pub enum ReloadError {
     /// Its settings contradict those that the startup functions have assigned.
     #[error("the settings do not fit those that the startup functions have assigned: {}", .0.join("; "))]
     Settings(Vec<String>),
+    /// The values of Secrets cannot be digested.
+    #[error(transparent)]
+    Key(#[from] MissingKey),
     /// The operator ends.
     #[error("the operator ends")]
     Ended,
@@ -236,6 +240,7 @@ impl Preparation<'_> {
     pub(super) async fn prepare(&self, operator: &Operator, program: Program, loaded: &mut Loaded) -> Result<Prepared, ReloadError> {
         let settings = loaded.settings_of(operator)?;
         let newest = self.reviser.newest();
+        let storages = settings.persistence.storages.clone().with_keys(&newest.storages.secrets.keys)?;
         let indexes = indexes_of(operator, &program);
         let is_changed = |name: &str| indexes.get(name) != loaded.indexes.get(name);
         let program = Arc::new(program);
@@ -251,7 +256,7 @@ impl Preparation<'_> {
             digest: operator.revision(&program).into(),
             world,
             handlers,
-            storages: Arc::new(settings.persistence.storages.clone()),
+            storages: Arc::new(storages),
             lifecycle: settings.execution.lifecycle,
             default_backoff: settings.execution.default_backoff,
             sub_defaults: operator.defaults.clone(),

@@ -15,7 +15,7 @@ use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
 use crate::manifest::settings;
-use crate::object::{Body, EventKind, Patch, Resource, Transform};
+use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
 use crate::script::{Object, ObjectMemo};
 
 use super::cycle::{self, Cycle, Ended};
@@ -447,7 +447,7 @@ impl<W: Effects> Worker<W> {
         let patch = Patch { transforms: vec![condition], ..Patch::default() };
         match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch).await {
             Ok(applied) => retry_state.recent.note(&applied.versions),
-            Err(error) => self.log_message(&Message::warning(format!("Failed to write a condition: {}", chain(&error)))),
+            Err(error) => self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &chain(&error))))),
         }
     }
 
@@ -489,6 +489,8 @@ impl<W: Effects> Worker<W> {
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &Error) {
         let text = chain(error);
+        // Servers, webhooks and scripts may repeat what an object contains.
+        let text = secret::hidden(body, &text);
         self.report_cycle(body, Some(&text));
         let now = self.serving.world.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, error.retry_after(), now) {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::object::secret::{self, Values};
 use crate::object::{Scope, diff, path};
 use crate::reactor::changes::{SERVERS, line};
 
@@ -70,7 +71,8 @@ pub(super) fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String
             None => lines.push(format!("{} is missing", name(key))),
             Some(other) if other == object => {}
             Some(other) => {
-                for item in diff::diff(object, other, Scope::Full) {
+                let values = Values::of_both(Some(object), Some(other));
+                for item in secret::shown_items(values.as_ref(), &diff::diff(object, other, Scope::Full)).iter() {
                     lines.push(format!("{}: {}", name(key), line(&item.path.join("."), item.op, &item.old, &item.new)));
                 }
             }

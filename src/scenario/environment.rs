@@ -22,6 +22,7 @@ use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::manifest::tree::SourceSpan;
+use crate::persistence::Keys;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
@@ -202,6 +203,7 @@ impl Environment {
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
             endpoints: self.renew_endpoints(),
+            digest_keys: Keys::of_embedded_server(),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());

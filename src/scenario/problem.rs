@@ -3,6 +3,7 @@
 use crate::apiserver::bootstrap::Refused;
 use crate::apiserver::kinds::registry::Registry;
 use crate::manifest::suggest::nearest;
+use crate::telemetry::credentials;
 
 /// A problem with an optional hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Problem {
 
 impl From<String> for Problem {
     fn from(text: String) -> Self {
-        Self { text, hint: None }
+        Self { text: credentials::hide(text), hint: None }
     }
 }
 

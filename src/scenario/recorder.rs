@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::engines::{EngineEvent, EventSink};
 use crate::handling::message::seconds;
 use crate::handling::spawning::Stage;
 use crate::handling::{Handler, On, Outcome, Reason, Verdict};
 use crate::manifest::operator::Moment;
+use crate::object::secret::Values;
 use crate::object::{Body, EventKind};
 use crate::reactor::activity::shown;
 
@@ -79,13 +81,17 @@ impl EventSink for TimelineRecorder {
                 for attempt in &returned.attempts {
                     let call = Call { handler: attempt.id.clone(), retry: Some(attempt.retry), at: None };
                     self.timeline.add(Event::Called { subject: subject.clone(), call: call.clone(), reason: "a sub-handler" });
-                    self.timeline.add(Event::Ended { subject: subject.clone(), call, outcome: describe_outcome(&attempt.outcome) });
+                    self.timeline.add(Event::Ended {
+                        subject: subject.clone(),
+                        call,
+                        outcome: describe_outcome(Some(body), &attempt.outcome),
+                    });
                 }
                 // Attempts are judged later, except those of handlers of raw events, whose verdict is final.
                 let outcome = match (&returned.verdict, returned.is_cancelled) {
                     (_, true) => CANCELLED.to_owned(),
                     _ if reason.is_some() || handler.on.is_spawning() => return,
-                    (verdict, false) => describe_verdict(verdict),
+                    (verdict, false) => describe_verdict(body, verdict),
                 };
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome });
             }
@@ -98,7 +104,7 @@ impl EventSink for TimelineRecorder {
                     let at = self.timeline.elapsed().saturating_add(outcome.delay.unwrap_or_default());
                     self.pending_calls.lock().scheduled(&subject, &handler.id, at, outcome.error.clone());
                 }
-                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(outcome) });
+                self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(Some(body), outcome) });
             }
             EngineEvent::TaskStarted { body, handler } => self.task(body, handler, TaskEvent::Started),
             EngineEvent::TaskStopping { body, handler, stage } => self.task(body, handler, TaskEvent::Stopping(stage)),
@@ -109,7 +115,7 @@ impl EventSink for TimelineRecorder {
             EngineEvent::ActivityJudged { activity, handler, retry, outcome } => {
                 // The results of logins are secrets.
                 let is_secret = activity == Moment::Login && outcome.is_final && outcome.error.is_none();
-                let described = if is_secret { "succeeded".to_owned() } else { describe_outcome(outcome) };
+                let described = if is_secret { "succeeded".to_owned() } else { describe_outcome(None, outcome) };
                 self.judged_for_operator(handler, retry, outcome, described);
             }
             EngineEvent::ScheduleStarted { handler, .. } => self.invariants.schedule_started(self.process, handler),
@@ -120,7 +126,7 @@ impl EventSink for TimelineRecorder {
             EngineEvent::ScheduleJudged { handler, retry, outcome, .. } => {
                 self.invariants.schedule_ended(self.process, handler);
                 match outcome {
-                    Some(outcome) => self.judged_for_operator(handler, retry, outcome, describe_outcome(outcome)),
+                    Some(outcome) => self.judged_for_operator(handler, retry, outcome, describe_outcome(None, outcome)),
                     None => self.timeline.add(Event::Ended {
                         subject: self.operator_subject(),
                         call: call(handler, retry),
@@ -213,22 +219,28 @@ fn arrival(event_kind: EventKind) -> &'static str {
     }
 }
 
-fn describe_outcome(outcome: &Outcome) -> String {
+/// Returns a result, without the values of the object if that is a Secret.
+fn shown_result(body: Option<&Body>, result: &Value) -> String {
+    let values = body.and_then(|body| Values::of(body));
+    values.map_or_else(|| shown(result), |values| shown(&values.shown_at(&[], result)))
+}
+
+fn describe_outcome(body: Option<&Body>, outcome: &Outcome) -> String {
     match (&outcome.error, outcome.is_final, outcome.delay) {
         (Some(error), true, _) => format!("failed permanently: {error}"),
         (Some(error), false, Some(delay)) => format!("failed, retried in {}s: {error}", seconds(delay)),
         (Some(error), false, None) => format!("failed, retried at once: {error}"),
         (None, true, _) => match &outcome.result {
-            Some(result) if !result.is_null() => format!("succeeded with {}", shown(result)),
+            Some(result) if !result.is_null() => format!("succeeded with {}", shown_result(body, result)),
             _ => "succeeded".to_owned(),
         },
         (None, false, _) => "unfinished".to_owned(),
     }
 }
 
-fn describe_verdict(verdict: &Verdict) -> String {
+fn describe_verdict(body: &Body, verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown(result)),
+        Verdict::Returned(Some(result)) if !result.is_null() => format!("succeeded with {}", shown_result(Some(body), result)),
         Verdict::Returned(_) => "succeeded".to_owned(),
         Verdict::Temporary { text, .. } => format!("failed: {}", text.as_deref().unwrap_or("a temporary error")),
         Verdict::Permanent { text } | Verdict::Rejected { text, .. } | Verdict::Failed { text, .. } => format!("failed: {text}"),

@@ -1,5 +1,6 @@
 //! Reads steps.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde_json::Value;
 use crate::manifest::reader::{Item, Reader};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
+use crate::object::secret;
 
 use super::model::{Downtime, ManualPatch, Step, StepAction};
 use super::read_context::ReadContext;
@@ -223,8 +225,12 @@ fn title(action: &StepAction) -> String {
     };
     match action {
         StepAction::Apply(objects) => format!("apply {}", objects.iter().map(shown).collect::<Vec<_>>().join(", ")),
-        StepAction::Patch(ManualPatch { target, subresource: None, patch, .. }) => format!("patch {target}: {patch}"),
-        StepAction::Patch(ManualPatch { target, subresource: Some(sub), patch, .. }) => format!("patch the {sub} of {target}: {patch}"),
+        StepAction::Patch(ManualPatch { target, subresource, patch, .. }) => {
+            let is_of_secret = matches!(target.resource.as_str(), "secrets" | "secret" | "Secret");
+            let patch = if is_of_secret { Cow::Owned(secret::shown_request(patch)) } else { Cow::Borrowed(patch) };
+            let of = subresource.as_ref().map(|subresource| format!("the {subresource} of ")).unwrap_or_default();
+            format!("patch {of}{target}: {patch}")
+        }
         StepAction::Delete(target, _) => format!("delete {target}"),
         StepAction::Fault(fault) => format!("fault {}", fault.title),
         StepAction::ClearFaults => "remove all faults".to_owned(),

@@ -22,6 +22,7 @@ use crate::apiserver::{ApiServer, admin_client};
 use crate::cluster::in_process::InProcess;
 use crate::cluster::transport::{Answer, ByteStream, Connection, Login, Transport};
 use crate::cluster::{ConnectionSettings, Error, LoginError};
+use crate::object::secret::{self, Values};
 use crate::reactor::changes::changes;
 
 use super::chaos::{Chaos, OnRead, OnWrite, Reading};
@@ -289,6 +290,7 @@ impl ScenarioTransport {
             return Ok(refusal(code));
         }
         let before = self.object(&resource_path);
+        let sent = request.body().clone();
         let answered = match self.shared.server.send(request).await {
             Ok(answer) => {
                 let (status, headers) = (answer.status, answer.headers);
@@ -319,6 +321,13 @@ impl ScenarioTransport {
             Ok((status, _, body)) if *status >= 300 => message(body).map_or_else(|| status.to_string(), |text| format!("{status} {text}")),
             Ok((status, ..)) => status.to_string(),
             Err(error) => error.chain(),
+        };
+        // A refusal may quote what was sent.
+        let answer = match serde_json::from_slice(&sent) {
+            Ok(sent) if secret::is_path(&resource_path.group, &resource_path.plural) => {
+                Values::of_request(&sent).hidden(&answer).into_owned()
+            }
+            _ => answer,
         };
         let lines = changes(before.as_ref(), after.as_ref(), &self.shared.options.prefixes);
         self.record(SentRequest { answer, lines, ..self.sent_request(&resource_path, verb) });

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::kit::visible;
 use crate::manifest::suggest::nearest;
 use crate::manifest::tree::SourceSpan;
+use crate::object::secret::Values;
 use crate::reactor::activity::shown;
+use crate::telemetry::credentials;
 
 use super::expressions::{Answers, Question};
 use super::metrics::{MetricExpectation, Sample};
@@ -129,7 +132,7 @@ pub struct Difference {
 
 impl Difference {
     fn new(spot: SourceSpan, text: impl Into<String>) -> Self {
-        Self { spot, text: text.into(), fix: None, lines: Vec::new() }
+        Self { spot, text: credentials::hide(text.into()), fix: None, lines: Vec::new() }
     }
 
     fn with_fix(self, fix: Option<Fix>) -> Self {
@@ -205,7 +208,7 @@ fn verify_index(observations: &impl Observations, index: &IndexExpectation, answ
     };
     let mut mismatches = Vec::new();
     matches.compare(Some(&content), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
-    mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch)).collect()
+    mismatches.into_iter().map(|mismatch| of_mismatch(&format!("index {name}"), mismatch, None)).collect()
 }
 
 fn verify_metrics(observations: &impl Observations, metrics: &[MetricExpectation]) -> Vec<Difference> {
@@ -285,14 +288,24 @@ fn verify_object(observations: &impl Observations, object_expectation: &ObjectEx
             if let Some(pattern) = matches {
                 pattern.compare(Some(&value), "", &mut mismatches, &mut |predicate, value| answers.ask(predicate, value));
             }
-            mismatches.into_iter().map(|mismatch| of_mismatch(&target.to_string(), mismatch)).collect()
+            let values = Values::of(&value);
+            let shown = |mismatch: Mismatch| {
+                // The value itself is kept for `--update`, which writes it into the author's file.
+                let hidden = values.as_ref().zip(mismatch.found.as_ref()).map(|(values, found)| {
+                    let path: Vec<String> = mismatch.path.split(['.', '[']).filter(|key| !key.is_empty()).map(str::to_owned).collect();
+                    values.shown_at(&path, found)
+                });
+                of_mismatch(&target.to_string(), mismatch, hidden)
+            };
+            mismatches.into_iter().map(shown).collect()
         }
     }
 }
 
-fn of_mismatch(subject: &str, mismatch: Mismatch) -> Difference {
+/// Returns the difference of a mismatch, which may show something else than the value that was found.
+fn of_mismatch(subject: &str, mismatch: Mismatch, hidden: Option<Value>) -> Difference {
     let Mismatch { path, spot, wanted, found, is_plain } = mismatch;
-    let found_text = found.as_ref().map_or_else(|| "nothing".to_owned(), shown);
+    let found_text = hidden.as_ref().or(found.as_ref()).map_or_else(|| "nothing".to_owned(), shown);
     let fix = found.filter(|_| is_plain).map(|value| Fix::Scalar { spot, value });
     let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
     Difference::new(spot, format!("{subject}: {path}expected {wanted}, found {found_text}")).with_fix(fix)
@@ -456,7 +469,8 @@ fn verify_events(observations: &impl Observations, events: &Events, answers: &mu
         .iter()
         .map(|event| {
             let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-            format!("    {} {}: {} (count {})", text("type"), text("reason"), text("message"), event["count"].as_u64().unwrap_or(1))
+            let line = format!("{} {}: {} (count {})", text("type"), text("reason"), text("message"), event["count"].as_u64().unwrap_or(1));
+            format!("    {}", visible::one_line(&line))
         })
         .collect();
     let there = if lines.is_empty() { "there are no events".to_owned() } else { format!("the events are\n{}", lines.join("\n")) };

@@ -163,8 +163,9 @@ fn snippet(frame: &Frame, origins: &BTreeMap<String, Origin>) -> String {
     let Some(line) = origin.line(frame.position) else { return String::new() };
     let number = origin.place(frame.position).line.to_string();
     let gap = " ".repeat(number.len());
-    let before: String = line.chars().take(frame.position.position().unwrap_or(1).saturating_sub(1)).collect();
-    let before: String = before.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+    // Logs have no tabs within their lines.
+    let line = line.replace('\t', " ");
+    let before = " ".repeat(frame.position.position().unwrap_or(1).saturating_sub(1));
     format!("  {number} | {line}\n  {gap} | {before}^\n")
 }
 

@@ -11,6 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::kit::Clock;
 
+use super::credentials;
 use super::line::{self, Format, Line};
 use super::options::{Options, Verbosity};
 use super::reference::ObjectReference;
@@ -133,9 +134,17 @@ fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &
         at: clock.now(),
         level: *event.metadata().level(),
         logger: if event.metadata().target() == STEPS { OBJECTS } else { event.metadata().target() }.replace("::", "."),
-        message: message.text,
-        fields: message.fields,
+        message: credentials::hide(message.text),
+        fields: message.fields.into_iter().map(|(key, value)| (key, without_credentials(value))).collect(),
         object,
+    }
+}
+
+fn without_credentials(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(credentials::hide(text)),
+        // The fields of events are texts, numbers and booleans.
+        other => other,
     }
 }
 

@@ -1,9 +1,13 @@
 //! The forms of log lines, which are those of kopf.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use tracing::Level;
+
+use crate::kit::visible::{self, CONTINUATION};
 
 use super::reference::ObjectReference;
 use super::style::{self, Style};
@@ -46,28 +50,30 @@ pub struct Line {
 }
 
 impl Line {
-    /// Formats the line without a line break.
+    /// Formats the line without a line break at its end. If the message has several lines, each further one begins with a tab, as no other
+    /// line does; JSON has no line breaks.
     pub fn print(&self, format: Format, reference_key: &str, has_prefix: bool) -> String {
         let prefix = self.prefix(has_prefix);
         match format {
-            Format::Plain => format!("{prefix}{}{}", self.message, self.printed_fields()),
+            Format::Plain => format!("{prefix}{}", self.text()),
             Format::ChangeLog => self.change_log(&prefix, false, None),
             Format::Full => {
                 let time = TimeZone::system().to_datetime(self.at);
                 let (date, milliseconds) = (time.date(), time.millisecond());
                 let (hour, minute, second) = (time.hour(), time.minute(), time.second());
-                let (logger, level, message) = (&self.logger, level_name(self.level), &self.message);
-                let fields = self.printed_fields();
-                format!(
-                    "[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] {prefix}{message}{fields}"
-                )
+                let (logger, level, text) = (&self.logger, level_name(self.level), self.text());
+                format!("[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] {prefix}{text}")
             }
-            Format::Json => self.json(reference_key, &prefix),
+            Format::Json => self.json(reference_key, has_prefix),
         }
     }
 
     /// Returns the object prefix of the message, if it is wanted.
     pub fn prefix(&self, is_wanted: bool) -> String {
+        visible::one_line(&self.raw_prefix(is_wanted)).into_owned()
+    }
+
+    fn raw_prefix(&self, is_wanted: bool) -> String {
         self.object.as_ref().filter(|_| is_wanted).map(ObjectReference::prefix).unwrap_or_default()
     }
 
@@ -76,7 +82,7 @@ impl Line {
     pub fn change_log(&self, prefix: &str, has_colours: bool, width: Option<usize>) -> String {
         let time = TimeZone::system().to_datetime(self.at);
         let time = format!("{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
-        let mut text = format!("{}{}", self.message, self.printed_fields());
+        let mut text = self.text();
         if let Some(width) = width.filter(|_| style::is_change(&text)) {
             let available = width.max(MIN_WIDTH).saturating_sub(time.len() + 1 + prefix.chars().count());
             if text.chars().count() > available {
@@ -89,17 +95,19 @@ impl Line {
         format!("{} {}{}", Style::Dim.paint(&time), Style::Dim.paint(prefix), Style::of(self.level, &self.message).paint(&text))
     }
 
-    fn printed_fields(&self) -> String {
-        let print = |(key, value): (&String, &Value)| match value {
-            Value::String(text) => format!(" {key}={text}"),
-            other => format!(" {key}={other}"),
-        };
-        self.fields.iter().map(print).collect()
+    /// Returns the message and the fields for terminals.
+    fn text(&self) -> String {
+        let mut text = visible::lines(&self.message, CONTINUATION).into_owned();
+        for (key, value) in &self.fields {
+            let value = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
+            text.extend([" ", key, "=", &visible::one_line(&value)]);
+        }
+        text
     }
 
-    fn json(&self, reference_key: &str, prefix: &str) -> String {
+    fn json(&self, reference_key: &str, has_prefix: bool) -> String {
         let mut map = self.fields.clone();
-        map.insert("message".to_owned(), Value::String(format!("{prefix}{}", self.message)));
+        map.insert("message".to_owned(), Value::String(format!("{}{}", self.raw_prefix(has_prefix), self.message)));
         let timestamp = self.at.strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string();
         map.insert("timestamp".to_owned(), Value::String(timestamp));
         map.entry("severity".to_owned()).or_insert_with(|| Value::String(severity(self.level).to_owned()));
@@ -109,7 +117,7 @@ impl Line {
                 map.entry("revision".to_owned()).or_insert_with(|| Value::String(revision.clone()));
             }
         }
-        Value::Object(map).to_string()
+        visible::json(&Value::Object(map).to_string()).into_owned()
     }
 }
 
@@ -201,6 +209,93 @@ mod tests {
         assert!(long.change_log("", false, None).ends_with(&"y".repeat(200)), "nothing is cut where there is no width");
         let coloured = line(Some(reference())).change_log("[ns/p] ", true, Some(DEFAULT_WIDTH));
         assert!(coloured.ends_with("\u{1b}[2m[ns/p] \u{1b}[0m\u{1b}[33mHandler 'f' failed.\u{1b}[0m"), "{coloured:?}");
+    }
+
+    /// Texts that would show or forge something else if they reached a terminal or a file as they are.
+    const HOSTILE: [&str; 14] = [
+        "a\n[2024-02-29 12:34:56,789] kopfd.objects        [ERROR   ] forged",
+        "a\r\nforged",
+        "\rforged",
+        "a\u{1b}[2K\u{1b}[1Aforged",
+        "\u{1b}]0;title\u{7}",
+        "\u{9b}2J",
+        "a\u{85}forged",
+        "a\u{2028}forged\u{2029}forged",
+        "\u{202e}degrof",
+        "\u{2067}a\u{2069}\u{200f}\u{61c}",
+        "\tforged\u{b}\u{c}",
+        "\u{0}\u{8}\u{8}\u{7f}",
+        "\"}\n{\"message\": \"forged\", \"severity\": \"error\"}",
+        "12:34:56 [ns/p] Handler 'f' succeeded.\n12:34:57 forged",
+    ];
+
+    /// Returns a line with a text in every place that another one than the engine may choose.
+    fn hostile(text: &str) -> Line {
+        let text = || text.to_owned();
+        let object = ObjectReference {
+            api_version: text(),
+            kind: text(),
+            name: text(),
+            uid: Some(text()),
+            namespace: Some(text()),
+            revision: Some(text()),
+        };
+        Line { message: text(), fields: Map::from_iter([("error".to_owned(), Value::String(text()))]), ..line(Some(object)) }
+    }
+
+    #[test]
+    fn hostile_texts_neither_forge_lines_nor_control_terminals() {
+        for text in HOSTILE {
+            let line = hostile(text);
+            for format in [Format::Plain, Format::Full, Format::ChangeLog, Format::Json] {
+                for has_prefix in [true, false] {
+                    let printed = line.print(format, "object", has_prefix);
+                    let (first, further) = printed.split_once('\n').unwrap_or((&printed, ""));
+                    assert!(!first.contains(visible::is_hidden), "{format:?} shows {first:?}");
+                    for line in further.split('\n').filter(|_| printed.contains('\n')) {
+                        let rest = line.strip_prefix('\t').unwrap_or_else(|| panic!("{format:?} has the line {line:?}"));
+                        assert!(!rest.contains(visible::is_hidden), "{format:?} shows {rest:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_texts_are_whole_in_json() {
+        for text in HOSTILE {
+            let printed = hostile(text).print(Format::Json, "object", true);
+            assert!(!printed.contains('\n'), "{printed:?}");
+            let document: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed:?}"));
+            assert_eq!(document["message"], format!("[{text}/{text}] {text}"));
+            assert_eq!(
+                (&document["error"], &document["object"]["name"], &document["revision"]),
+                (&text.into(), &text.into(), &text.into())
+            );
+            assert_eq!(
+                (&document["severity"], document.as_object().map(Map::len)),
+                (&"warn".into(), Some(6)),
+                "no key was added: {printed}"
+            );
+        }
+    }
+
+    #[test]
+    fn colours_do_not_let_hostile_texts_through() {
+        for text in HOSTILE {
+            let line = hostile(text);
+            let printed = line.change_log(&line.prefix(true), true, Some(DEFAULT_WIDTH));
+            let without_colours = printed.replace("\u{1b}[2m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "").replace("\n\t", "");
+            assert!(!without_colours.contains(visible::is_hidden), "{without_colours:?}");
+        }
+    }
+
+    #[test]
+    fn further_lines_of_a_message_are_indented() {
+        let two = Line { message: "Handler 'f' failed.\n  --> f (x.rhai:1:2)".to_owned(), ..line(Some(reference())) };
+        assert_eq!(two.print(Format::Plain, "object", true), "[ns/p] Handler 'f' failed.\n\t  --> f (x.rhai:1:2)");
+        assert!(two.print(Format::Full, "object", true).ends_with("] [ns/p] Handler 'f' failed.\n\t  --> f (x.rhai:1:2)"));
+        assert!(two.print(Format::Json, "object", true).contains(r#""[ns/p] Handler 'f' failed.\n  --> f (x.rhai:1:2)""#));
     }
 
     #[test]

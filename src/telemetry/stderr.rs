@@ -11,6 +11,9 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use {rustix::io::ReadWriteFlags, std::io::IoSlice};
 
+use crate::kit::visible::{self, CONTINUATION};
+
+use super::credentials;
 use super::writer::{FlushLimits, WriteAtOnce, Writer, batch_lines_of_this_thread};
 
 /// Writes to standard error.
@@ -63,7 +66,9 @@ fn panic_report(panic: &std::panic::PanicHookInfo<'_>) -> String {
     let thread = std::thread::current();
     let backtrace = Backtrace::capture();
     let backtrace = if backtrace.status() == BacktraceStatus::Captured { format!("{backtrace}\n") } else { String::new() };
-    format!("thread '{}' {panic}\n{backtrace}", thread.name().unwrap_or("unnamed"))
+    let report = format!("thread '{}' {panic}\n{backtrace}", thread.name().unwrap_or("unnamed"));
+    // The message may have been made from the data of objects.
+    visible::lines(credentials::hidden(report.trim_end()).as_ref(), CONTINUATION).into_owned() + "\n"
 }
 
 /// Writes whole lines to standard error. Once logging has started, this never waits for the reader.

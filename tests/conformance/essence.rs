@@ -33,7 +33,7 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     }
     let new = change.new.unwrap_or_default();
     let mut patch = Patch::default();
-    essence::store(&storages.diffbase, &body, &new, &mut patch);
+    essence::store(&storages, &body, &new, &mut patch);
     same("new", &expected["new"], &new)?;
     same("old", &expected["old"], &json!(change.old))?;
     same("stored_patch", &expected["stored_patch"], &Value::Object(patch.merge))?;

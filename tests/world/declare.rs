@@ -212,6 +212,7 @@ pub(crate) fn storages(diffbase: &Value, progress: &Value, finalizer: &Value) ->
         finalizer: text(finalizer).unwrap_or(defaults.finalizer),
         progress: if progress.is_null() { defaults.progress } else { self::progress(progress) },
         diffbase: if diffbase.is_null() { defaults.diffbase } else { self::diffbase(diffbase) },
+        secrets: defaults.secrets,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::kit::visible;
 use crate::scenario::{Failure, Outcome};
 
 use super::report::{Report, rerun_command};
@@ -18,7 +19,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         "skipped": skipped,
         "notRun": report.failed_seeds().iter().map(|failed| failed.not_run).sum::<u64>(),
     });
-    format!("{document:#}\n")
+    visible::json(&format!("{document:#}\n")).into_owned()
 }
 
 fn one(outcome: &Outcome, report: &Report<'_>) -> Value {

@@ -1,10 +1,12 @@
 //! The report as JUnit XML.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
+use crate::kit::visible;
 use crate::scenario::Outcome;
 
 use super::report::{Report, rerun_command};
@@ -52,7 +54,7 @@ fn status(outcome: &Outcome) -> TestCaseStatus {
         .failures
         .iter()
         .flat_map(|failure| failure.problem.iter().map(|problem| &problem.text).chain(failure.differences.iter().map(|one| &one.text)));
-    let messages: Vec<&str> = messages.map(String::as_str).collect();
+    let messages: Vec<Cow<'_, str>> = messages.map(|message| visible::lines(message, "")).collect();
     let first = messages.first().and_then(|message| message.lines().next()).unwrap_or_default();
     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
     status.set_message(first);

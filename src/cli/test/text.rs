@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use clap::builder::styling::{AnsiColor, Style};
 
+use crate::kit::visible;
 use crate::manifest::tree::SourceSpan;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
@@ -24,7 +25,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     let mut passed_seeds = 0;
     for outcome in report.outcomes {
         let scenario = &outcome.job.scenario;
-        let title = format!("{}: {}", scenario.file().display(), scenario.name);
+        let title = title_of(scenario);
         // Writing into a string cannot fail.
         let _ = match (&outcome.skipped, outcome.failures.is_empty(), outcome.job.seed) {
             (Some(why), ..) => writeln!(text, "{SKIPPED}skip{SKIPPED:#}  {title} ({why})"),
@@ -53,12 +54,16 @@ pub(super) fn render(report: &Report<'_>) -> String {
     text
 }
 
+fn title_of(scenario: &Scenario) -> String {
+    visible::one_line(&format!("{}: {}", scenario.file().display(), scenario.name)).into_owned()
+}
+
 /// Lists the failed seeds of each scenario.
 fn failed_seeds(report: &Report<'_>, text: &mut String) {
     for FailedSeeds { scenario, seeds, not_run } in report.failed_seeds() {
         let listed: Vec<String> = seeds.iter().map(u64::to_string).collect();
         let rest = if not_run > 0 { format!("; the other {} were not run", counted(not_run as usize, "seed")) } else { String::new() };
-        let title = format!("{}: {}", scenario.file().display(), scenario.name);
+        let title = title_of(scenario);
         let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
         let _ = writeln!(text, "{FAILED}FAIL{FAILED:#}  {title}: {noun} {}{rest}", listed.join(", "));
     }
@@ -83,13 +88,13 @@ fn failures(outcome: &Outcome, report: &Report<'_>, text: &mut String) {
     if !timeline.is_empty() {
         let _ = writeln!(text, "Timeline:\n\n{timeline}");
     }
-    let _ = writeln!(text, "Run it again: {}\n", rerun_command(outcome, report));
+    let _ = writeln!(text, "Run it again: {}\n", visible::one_line(&rerun_command(outcome, report)));
 }
 
 fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<SourceSpan>) -> String {
     let Some(spot) = spot else {
         let hint = problem.hint.as_ref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-        return format!("error: {problem}{hint}\n\n");
+        return format!("{}\n\n", visible::lines(&format!("error: {problem}{hint}"), ""));
     };
     diagnostics::render(&[diagnostic(scenario, spot, problem.text.clone(), problem.hint.clone())])
 }
@@ -115,7 +120,7 @@ fn difference(scenario: &Scenario, difference: &Difference, text: &mut String) {
     let mut has_more = false;
     for line in lines {
         has_more = true;
-        let _ = writeln!(text, "{line}");
+        let _ = writeln!(text, "{}", visible::one_line(line));
     }
     if has_more {
         text.push('\n');

@@ -25,7 +25,7 @@ use crate::kit::errors::chain;
 use crate::kit::tasks::panic_text;
 use crate::kit::{Backoff, Clock};
 use crate::manifest::operator::Delay;
-use crate::object::Patch;
+use crate::object::{Patch, secret};
 use crate::script::{Call, LiveBody, Returned, StopFlag, Subject};
 
 /// The dependencies of a task.
@@ -324,22 +324,27 @@ impl<W: Effects> Task<W> {
                     self.patch = remaining;
                     return Ok(());
                 }
-                Err(error) if is_refused(&error) => return Err(chain(&error)),
+                Err(error) if is_refused(&error) => return Err(self.described(&error)),
                 Err(error) if is_last => {
-                    let text = format!("{}: the changes are lost, since it must stop: {}", self.handler().title(), chain(&error));
+                    let text = format!("{}: the changes are lost, since it must stop: {}", self.handler().title(), self.described(&error));
                     self.log(&Message::error(text));
                     return Ok(());
                 }
                 Err(error) => {
                     let delay = self.error_delays.next_or_last().unwrap_or(MIN_ERROR_DELAY);
                     let delay = delay.max(error.retry_after().unwrap_or_default());
-                    let text = format!("Throttling for {} seconds due to an unexpected error: {}", seconds(delay), chain(&error));
+                    let text = format!("Throttling for {} seconds due to an unexpected error: {}", seconds(delay), self.described(&error));
                     self.log(&Message::error(text));
                     self.pause(delay).await;
                     is_throttled = true;
                 }
             }
         }
+    }
+
+    /// Returns the text of an error: servers may repeat what an object contains.
+    fn described(&self, error: &Error) -> String {
+        secret::hidden(&self.parts.live.get(), &chain(error)).into_owned()
     }
 
     /// Sends a patch once; returns `None` if the task is cancelled.

@@ -14,6 +14,7 @@ use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::manifest::settings::Posting;
 use crate::object::Resource;
+use crate::telemetry::credentials;
 
 use super::aggregation::Posted;
 use super::rules::{self, KubernetesEvent};
@@ -80,6 +81,8 @@ impl Poster {
     }
 
     fn put(&self, mut event: KubernetesEvent) {
+        // More people may read Events than logs.
+        event.message = credentials::hide(event.message);
         // A queue of uncut messages could take gigabytes.
         if let Some(cut) = rules::cut(&event.message) {
             event.message = cut;

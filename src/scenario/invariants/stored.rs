@@ -13,7 +13,7 @@ use crate::handling::filter::{Answers, View};
 use crate::handling::{Handler, Reason, Record, Records as _, SpawningHandlers, select};
 use crate::manifest::Operator;
 use crate::object::{Body, EventKind, Resource, Scope, diff};
-use crate::persistence::{Storages, Stored, essence};
+use crate::persistence::{Keys, SecretStorage, Storages, Stored, essence};
 
 /// The storage and the handlers of one operator.
 pub(super) struct Storage {
@@ -60,8 +60,10 @@ impl Storage {
     pub(super) fn of(operator: &Operator) -> Self {
         let persistence = &operator.settings.persistence;
         let consistency_timeout = persistence.consistency_timeout;
+        let storages = persistence.storages.clone();
+        let secrets = SecretStorage { keys: Keys::of_embedded_server(), ..storages.secrets };
         Self {
-            storages: Arc::new(persistence.storages.clone()),
+            storages: Arc::new(Storages { secrets, ..storages }),
             handlers: operator.object_handlers().cloned().collect(),
             consistency_timeout,
         }
@@ -106,7 +108,10 @@ impl Storage {
         let change = essence::change(&self.storages, body, &extra).ok()?;
         let cause = cause::detect(EventKind::Modified, body, &self.storages.finalizer, Memory::default(), change);
         let is_held = body.has_finalizer(&self.storages.finalizer);
-        Some(Facts { handled: cause.change.old.clone(), essence: cause.change.new.clone()?, reason: cause.reason, is_held })
+        // The essences of Secrets are compared as digests, which other states of the object have, too.
+        let comparable = |essence: Value| self.storages.secrets.digested(body, &essence).into_owned();
+        let handled = essence::handled(&self.storages, body).ok()?.map(comparable);
+        Some(Facts { handled, essence: comparable(cause.change.new.clone()?), reason: cause.reason, is_held })
     }
 
     pub(super) fn record(&self, body: &Body, id: &str) -> Option<Record> {

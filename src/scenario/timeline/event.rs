@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::model::Call;
 use crate::manifest::tree::SourceSpan;
+use crate::telemetry::credentials;
 
 /// Level of debug lines, which expectations ignore.
 pub(crate) const DEBUG: &str = "DEBUG";
@@ -99,6 +100,24 @@ pub enum Event {
         /// The whole line.
         printed: String,
     },
+}
+
+impl Event {
+    /// Returns the event with texts that are free of credentials.
+    pub(super) fn without_credentials(self) -> Self {
+        match self {
+            Self::Operator(what) => Self::Operator(credentials::hide(what)),
+            Self::Ended { subject, call, outcome } => Self::Ended { subject, call, outcome: credentials::hide(outcome) },
+            Self::Request(request) => Self::Request(SentRequest {
+                answer: credentials::hide(request.answer),
+                lines: request.lines.into_iter().map(credentials::hide).collect(),
+                ..request
+            }),
+            Self::Fault(what) => Self::Fault(credentials::hide(what)),
+            // The titles of steps are the author's, and log lines have no credentials already.
+            other => other,
+        }
+    }
 }
 
 /// A request of an operator.

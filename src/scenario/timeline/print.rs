@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Event;
 use crate::kit::surplus;
+use crate::kit::visible::{self, CONTINUATION};
 
 /// Lines shown of the changes or the message of one entry.
 const MAX_LINES: usize = 20;
@@ -143,7 +144,8 @@ fn printed(at: Duration, event: &Event) -> String {
     let mut text = String::new();
     let mut line = |word: &str, rest: &str| {
         for (index, part) in rest.lines().take(MAX_LINES).enumerate() {
-            let part = disconnect(part);
+            // Further lines of log messages are indented here in another way.
+            let part = disconnect(part.strip_prefix(CONTINUATION).filter(|_| index > 0).unwrap_or(part));
             // Writing into a string cannot fail.
             let _ = if index == 0 {
                 writeln!(text, "{:>9.3}s  {word:<8}  {part}", at.as_secs_f64())
@@ -178,10 +180,12 @@ fn printed(at: Duration, event: &Event) -> String {
     text
 }
 
+/// Returns a line with visible control characters, cut if it is long.
 fn disconnect(line: &str) -> String {
+    let line = visible::one_line(line);
     match line.char_indices().nth(MAX_WIDTH) {
         Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
+        None => line.into_owned(),
     }
 }
 
@@ -240,6 +244,21 @@ mod tests {
         assert_eq!(lines.len(), HEAD + 1 + TAIL);
         assert_eq!(lines[HEAD].trim(), "… 4900 entries left out; `--output json` has them …");
         assert!(lines[HEAD + 1].ends_with(&word(4_940)), "{}", lines[HEAD + 1]);
+    }
+
+    #[test]
+    fn hostile_texts_forge_no_entry_and_control_no_terminal() {
+        let hostile = "a\n    1.000s  call      forged\r\u{1b}[2J\u{9b}1m\u{202e}\u{2028}".to_owned();
+        let text = shown(&entries([hostile]));
+        let expected = "    0.000s  fault     a\n                          1.000s  call      forged\\r\\x1b[2J\\x9b1m\\u202e\\u2028\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn further_lines_of_log_messages_are_indented_once() {
+        let line = Event::Log { level: "ERROR", printed: "[x] one\n\t  --> two".to_owned(), message: "one\n  --> two".to_owned() };
+        let text = print(&[(Duration::ZERO, line)], &BTreeSet::new());
+        assert_eq!(text, "    0.000s  log       ERROR   [x] one\n                        --> two\n");
     }
 
     #[test]

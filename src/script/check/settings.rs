@@ -7,7 +7,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "requests", "trustEnv"]),
     ("peering", &["clusterwide", "lifetime", "mandatory", "name", "priority", "standalone", "stealth"]),
-    ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage"]),
+    ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage", "secrets"]),
     ("posting", &["aggregated", "enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
     ("process", &["ultimateExitingTimeout"]),
     ("queueing", &["breaker", "errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),

@@ -11,6 +11,7 @@ mod loops;
 mod metrics;
 mod sameness;
 mod scenarios;
+mod secrets;
 mod steps;
 mod takeover;
 mod trouble;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Case> {
         kinds::CASES,
         basics::CASES,
         metrics::CASES,
+        secrets::CASES,
         fields::CASES,
     ]
     .concat()

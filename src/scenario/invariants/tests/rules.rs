@@ -130,7 +130,7 @@ impl Engine {
     fn handled(&self, body: &Body) -> Patch {
         let change = essence::change(&self.storages, body, &[]).unwrap();
         let mut patch = Self::purged("a");
-        essence::store(&self.storages.diffbase, body, &change.new.unwrap(), &mut patch);
+        essence::store(&self.storages, body, &change.new.unwrap(), &mut patch);
         patch
     }
 
