@@ -99,6 +99,8 @@ impl Cluster {
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
             endpoints: Endpoints::default(),
+            has_trials: false,
+            pod: None,
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use kopfd::handling::trial::TrialLimits;
 use kopfd::handling::{ErrorMode, Lifecycle, On};
+use kopfd::manifest::canary::Canary;
 use kopfd::manifest::{self, Diagnostic, Operator};
 
 fn load(name: &str) -> (Operator, Vec<Diagnostic>) {
@@ -57,6 +59,8 @@ fn every_word_of_the_manifest_is_read() {
     assert!(operator.handlers.iter().filter(|handler| handler.on != On::Event).all(|handler| handler.policy.retries.is_some()));
     assert_eq!(operator.settings.execution.lifecycle, Lifecycle::AllAtOnce);
     assert_eq!(operator.settings.process.ultimate_exiting_timeout, None);
+    let rollback = TrialLimits { errors: Some(1.5), writes: None, time: Some(4.0) };
+    assert_eq!(operator.settings.reload.canary, Some(Canary { percent: 20, time: Duration::from_hours(1), rollback }));
     assert_eq!(operator.settings.persistence.storages.finalizer, "example.com/everything");
     assert_eq!(operator.declaration.indexes, ["by_name"]);
     assert_eq!(operator.declaration.allow.http.len(), 4);

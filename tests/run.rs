@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 mod reload;
+mod status;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};

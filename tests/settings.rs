@@ -19,7 +19,7 @@ const REQUESTS: &str = "src/cluster/client/tests.rs";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 33] = [
+const EFFECTS: [(&str, &str, &str); 34] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -52,6 +52,7 @@ const EFFECTS: [(&str, &str, &str); 33] = [
     ("persistence.finalizer", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.progressStorage", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.diffbaseStorage", SCENARIOS, "the finalizer and the annotations"),
+    ("reload.canary", "tests/scenarios/holding/canary.yaml", "a failing revision is rolled back"),
     ("persistence.consistencyTimeout", "tests/conformance/vectors/scenarios.json", "\"persistence.consistency_timeout\": "),
 ];
 

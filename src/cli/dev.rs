@@ -136,6 +136,8 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         exit_timeouts: ExitTimeouts::default(),
         fibers: Fibers::default(),
         endpoints: Endpoints::default(),
+        has_trials: false,
+        pod: None,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

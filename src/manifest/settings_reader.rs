@@ -7,10 +7,10 @@ use crate::handling::Lifecycle;
 use super::reader::{Fields, Item, Reader};
 use super::settings::Settings;
 use super::tree::Kind;
-use super::{admission, ranges, storages};
+use super::{admission, canary, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
-pub(super) const KNOWN: [(&str, &[&str]); 12] = [
+pub(super) const KNOWN: [(&str, &[&str]); 13] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
@@ -23,6 +23,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 12] = [
     ("scripts", &["memory"]),
     ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv"]),
     ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "consistencyTimeout"]),
+    ("reload", &["canary"]),
 ];
 
 /// Reads `spec.settings`.
@@ -107,6 +108,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "enforceRetryAfter", &mut networking.enforce_retry_after, Reader::boolean);
             reader.set(fields, "trustEnv", &mut networking.trust_env, Reader::boolean);
         }
+        "reload" => reader.set_option(fields, "canary", &mut settings.reload.canary, canary::read),
         _ => {
             let persistence = &mut settings.persistence;
             reader.set(fields, "finalizer", &mut persistence.storages.finalizer, storages::finalizer);

@@ -202,6 +202,8 @@ impl Environment {
             exit_timeouts: ExitTimeouts::default(),
             fibers: Fibers::default(),
             endpoints: self.renew_endpoints(),
+            has_trials: true,
+            pod: None,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
@@ -378,6 +380,7 @@ impl Environment {
             match reloader.reload(operator, precedence.before(&name)).await {
                 Ok(Reloaded::Unchanged) | Err(ReloadError::Ended) => {}
                 Ok(Reloaded::Changed(_)) => self.record(format!("operator {name} is reloaded")),
+                Ok(Reloaded::OnTrial(_)) => self.record(format!("operator {name} tries the new revision on a share of the objects")),
                 Err(failure) => return Err(format!("operator {name} is not reloaded: {}", chain(&failure))),
             }
         }
