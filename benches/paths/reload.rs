@@ -25,7 +25,7 @@ const GOAL: f64 = 100.0;
 const REST: Duration = Duration::from_secs(4);
 
 /// Limit of the wait for a call.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The condition is evaluated for each object.
 const MANIFEST: &str = "apiVersion: kopfd.dev/v1

@@ -422,7 +422,8 @@ struct RunningOperator {
 
 impl Revising for RunningOperator {
     async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
-        self.replace(operator, earlier).await.inspect_err(|_| self.metrics.load_failed())
+        // Boxed, because an operator has no place for the state of a rare event.
+        Box::pin(self.replace(operator, earlier)).await.inspect_err(|_| self.metrics.load_failed())
     }
 
     async fn due(&self) {

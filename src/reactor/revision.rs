@@ -224,17 +224,16 @@ fn follow<W>(revisions: &Revisions<W>, resource: &Arc<Resource>, known: Option<&
     let change = revisions.changes();
     let is_same = |known: &&Arc<Serving<W>>| known.revision == serving.newest.number;
     let newest = known.filter(is_same).cloned().unwrap_or_else(|| {
-        let newest = serve(&serving.newest, resource, None);
+        let newest = serve(&serving.newest, resource);
         memories.declare(newest.revision, resumptions(&newest.served));
         Arc::new(newest)
     });
     let trial = serving.trial.as_ref().map(|(revision, share)| {
+        let tried = serve(revision, resource);
         let known: BTreeSet<&str> = resumptions(&newest.served).collect();
-        let on_trial = |served: &Served| OnTrial {
-            newest: Arc::clone(&newest),
-            added_resumptions: resumptions(served).filter(|id| !known.contains(id)).map(str::to_owned).collect(),
-        };
-        (Arc::new(serve(revision, resource, Some(&on_trial))), *share)
+        let added_resumptions = resumptions(&tried.served).filter(|id| !known.contains(id)).map(str::to_owned).collect();
+        let trial = Some(OnTrial { newest: Arc::clone(&newest), added_resumptions });
+        (Arc::new(Serving { trial, ..tried }), *share)
     });
     let trial = trial.filter(|(serving, _)| !serving.served.handlers.is_empty());
     Known { change, newest, trial }
@@ -244,18 +243,18 @@ fn resumptions(served: &Served) -> impl Iterator<Item = &str> {
     served.handlers.iter().filter(|handler| matches!(handler.on, On::Resume { .. })).map(|handler| handler.id.as_str())
 }
 
-fn serve<W>(revision: &Revision<W>, resource: &Arc<Resource>, on_trial: Option<&dyn Fn(&Served) -> OnTrial<W>>) -> Serving<W> {
+fn serve<W>(revision: &Revision<W>, resource: &Arc<Resource>) -> Serving<W> {
     let handlers = without_clashes(&revision.handlers, resource);
     let (resource, storages) = (Arc::clone(resource), Arc::clone(&revision.storages));
     let served = Served::new(resource, &handlers, storages, revision.lifecycle, revision.default_backoff)
         .with_sub_defaults(revision.sub_defaults.clone());
     Serving {
-        trial: on_trial.map(|on_trial| on_trial(&served)),
         revision: revision.number,
         digest: Arc::clone(&revision.digest),
         world: Arc::clone(&revision.world),
         served: Arc::new(served),
         settings: Arc::clone(&revision.settings),
+        trial: None,
     }
 }
 
@@ -405,7 +404,7 @@ mod tests {
     fn handlers_of_resumptions_that_are_added_by_a_trial_are_not_for_known_objects() {
         let revisions = Arc::new(Revisions::new(revision(0, &[("old", RESUME), ("a", On::Create)])));
         let kind = KindRevisions::following(Arc::clone(&revisions), Arc::default(), Arc::default());
-        let held = (0..).map(|number| format!("uid-{number}")).find(|uid| Share::of_percent(50).holds(uid)).unwrap();
+        let held = (0..100).map(|number| format!("uid-{number}")).find(|uid| Share::of_percent(50).holds(uid)).unwrap();
         kind.memories().notice(&held, true, Arc::default);
         revisions.try_out(revision(1, &[("new", RESUME), ("a", On::Create)]), Share::of_percent(50));
         let of = || ids(&kind.of(&held).served_for(&held, kind.memories())).join(" ");

@@ -153,7 +153,7 @@ mod tests {
         let handlers = [On::Create, On::Update, On::Create].map(|on| Handler::simple("both", on)).to_vec();
         let activities = vec![Activity { handler: Handler::simple("alive", On::Activity), moment: Moment::Probe }];
         let indexes = vec![Handler::simple("by_name", On::Index)];
-        let functions = Functions::of(&Operator { handlers, activities, indexes, ..Operator::default() });
+        let functions = Functions::of(&Operator { handlers, indexes, activities, ..Operator::default() });
         let expected = [("alive", vec!["probe"]), ("both", vec!["create", "update"]), ("by_name", vec!["index"])];
         assert_eq!(functions.0, expected.into_iter().map(|(id, on)| (id.to_owned(), on)).collect());
     }

@@ -38,7 +38,9 @@ impl Trial {
     pub(super) fn begin(prepared: Prepared, canary: Canary, running: &Revision<LiveEffects>) -> Self {
         let began = Instant::now();
         let tallies = [prepared.revision.world.tally(), running.world.tally()].map(Arc::clone);
-        tallies.iter().for_each(|tally| tally.begin());
+        for tally in &tallies {
+            tally.begin();
+        }
         Self { prepared, canary, began, tallies, next_check: began + CHECK_INTERVAL }
     }
 
@@ -92,7 +94,9 @@ impl Trial {
 
     /// Ends the counting.
     pub(super) fn end(self) -> Prepared {
-        self.tallies.iter().for_each(|tally| tally.end());
+        for tally in &self.tallies {
+            tally.end();
+        }
         self.prepared
     }
 }
