@@ -1,4 +1,4 @@
-//! The most used code paths: from a watch event to a handler, the call of a script, the look-up in an index, and the start.
+//! The most used code paths: from a watch event to a handler, the call of a script, the look-up in an index, the start, and a reload.
 //!
 //! `cargo bench --bench paths`; it needs no cluster. With `calls` or another part of a title after `--`, only that is measured.
 
@@ -8,6 +8,8 @@
 mod calls;
 #[path = "paths/indexes.rs"]
 mod indexes;
+#[path = "paths/reload.rs"]
+mod reload;
 #[path = "paths/start.rs"]
 mod start;
 mod support;
@@ -34,8 +36,13 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let parts: [(&str, Measure); 4] =
-        [("watching", watching::measure), ("calls", calls::measure), ("indexes", indexes::measure), ("start", start::measure)];
+    let parts: [(&str, Measure); 5] = [
+        ("watching", watching::measure),
+        ("calls", calls::measure),
+        ("indexes", indexes::measure),
+        ("start", start::measure),
+        ("reload", reload::measure),
+    ];
     let mut rows = vec![row(["path", "figure", "goal", ""])];
     rows.extend(parts.into_iter().filter(|(title, _)| title.contains(&filter)).flat_map(|(_, measure)| measure()));
     print(&rows);

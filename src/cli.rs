@@ -31,6 +31,7 @@ mod memory;
 mod output;
 mod run;
 mod runtime;
+mod status;
 mod test;
 
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.
@@ -60,6 +61,8 @@ enum Command {
     Run(run::Command),
     /// Run operators on the embedded API server and show what they do.
     Dev(dev::Options),
+    /// Show the state of running operators.
+    Status(status::Options),
     /// Create a small example operator.
     Init(init::Options),
     /// Run scenario tests on the embedded API server in virtual time.
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         None => run_without_command(&cli.config.into(), &cli.options),
         Some(Command::Run(command)) => run::run(&command.manifests, &command.options),
         Some(Command::Dev(options)) => dev::run(&options),
+        Some(Command::Status(options)) => status::run(&options),
         Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),

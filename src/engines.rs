@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub mod activities;
 pub mod background;
+pub mod deployment;
 pub mod effects;
 pub mod endpoints;
 pub mod error;
@@ -18,6 +19,8 @@ pub mod posting;
 pub mod readiness;
 pub mod schedules;
 pub mod settling;
+pub mod status;
+pub mod tally;
 
 pub use activities::{Activities, ActivityError};
 pub use background::BackgroundTasks;

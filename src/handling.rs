@@ -33,6 +33,7 @@ pub mod sequence;
 pub mod spawning;
 pub mod subhandling;
 pub mod timer;
+pub mod trial;
 
 pub use activity::{ActivityRun, FailedHandler};
 pub use cause::{Cause, Change, Reason};

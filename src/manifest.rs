@@ -20,6 +20,7 @@ mod values;
 mod webhooks;
 
 pub mod admission;
+pub mod canary;
 pub mod cross_operator;
 pub mod diagnostic;
 pub mod fingerprint;

@@ -26,7 +26,9 @@ pub mod queues;
 pub mod reload;
 pub mod revision;
 pub mod script_api;
+pub mod status;
 pub mod throttle;
+mod trial;
 pub mod worker;
 pub mod worker_settings;
 

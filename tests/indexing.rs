@@ -101,6 +101,8 @@ impl Cluster {
             fibers: Fibers::default(),
             endpoints: Endpoints::default(),
             digest_keys: Keys::default(),
+            has_trials: false,
+            pod: None,
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));

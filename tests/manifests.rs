@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use kopfd::handling::trial::TrialLimits;
 use kopfd::handling::{ErrorMode, Lifecycle, On};
+use kopfd::manifest::canary::Canary;
 use kopfd::manifest::{self, Diagnostic, Operator};
 
 fn load(name: &str) -> (Operator, Vec<Diagnostic>) {
@@ -62,6 +64,8 @@ fn every_word_of_the_manifest_is_read() {
     assert_eq!((breaker.threshold.period, breaker.condition.as_deref()), (Duration::from_mins(1), Some("Looping")));
     let requests = operator.settings.networking.requests.unwrap();
     assert_eq!((requests.per_second, requests.burst), (20, 40));
+    let rollback = TrialLimits { errors: Some(1.5), writes: None, time: Some(4.0) };
+    assert_eq!(operator.settings.reload.canary, Some(Canary { percent: 20, time: Duration::from_hours(1), rollback }));
     assert_eq!(operator.settings.persistence.storages.finalizer, "example.com/everything");
     assert_eq!(operator.declaration.indexes, ["by_name"]);
     assert_eq!(operator.declaration.allow.http.len(), 4);

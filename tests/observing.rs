@@ -584,6 +584,7 @@ fn next_revision(reviser: &Reviser<World>, handlers: &[(&str, &str, On)]) -> Rev
         default_backoff: newest.default_backoff,
         sub_defaults: newest.sub_defaults.clone(),
         settings: Arc::clone(&newest.settings),
+        since: newest.since,
     }
 }
 

@@ -1,6 +1,7 @@
 //! An operator that is reloaded again and again under a load of changes: nothing is lost or handled twice, and no watch is opened anew.
 //!
-//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation.
+//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation. From 500 on, the growth of the memory is limited, too, so
+//! that the test has to run alone: `KOPFD_RELOADS=1000 cargo test --test engine reloads_under_load`.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use http::Method;
 use kopfd::apiserver::server::socket::Service;
+use kopfd::apiserver::storage::resource::Resource;
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::Options;
 use kopfd::cluster::in_process::InProcess;
@@ -36,6 +38,12 @@ const OBJECTS: usize = 200;
 
 /// Changes between two reloads.
 const CHANGES: usize = 7;
+
+/// Reloads from which on the growth of the memory is limited: before, it depends on what the allocator keeps.
+const MEASURED_RELOADS: usize = 500;
+
+/// Bytes by which the process may grow with each reload. The test itself keeps the calls of each change.
+const GROWTH: u64 = 16 << 10;
 
 const MANIFEST: &str = "apiVersion: kopfd.dev/v1
 kind: Operator
@@ -92,8 +100,8 @@ fn configmap(name: &str, n: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"n": n.to_string()}})
 }
 
-fn load(folder: &Path, revision: usize) -> Operator {
-    std::fs::write(folder.join("main.rhai"), script(revision)).unwrap();
+fn load(folder: &Path, script: &str) -> Operator {
+    std::fs::write(folder.join("main.rhai"), script).unwrap();
     let loaded = manifest::load(&[folder.join("operator.yaml")]);
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     loaded.operators.into_iter().next().unwrap()
@@ -101,13 +109,18 @@ fn load(folder: &Path, revision: usize) -> Operator {
 
 impl Cluster {
     async fn serving() -> Self {
+        Self::serving_by(MANIFEST, &script(0), None).await
+    }
+
+    /// Starts an operator of a manifest and a script, in a pod.
+    async fn serving_by(manifest: &str, script: &str, pod: Option<&str>) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         spawn_controllers(&api, &mut tasks, &stop);
         bootstrap::apply(&api, (0..OBJECTS).map(|number| configmap(&format!("c{number}"), 0)).collect()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("operator.yaml"), MANIFEST).unwrap();
+        std::fs::write(folder.path().join("operator.yaml"), manifest).unwrap();
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         let access = Access { login, ..Access::of_process(Options::default(), ServerChoice::Default) };
         let (monitor, calls, endpoints) = (Arc::new(ActivityMonitor::default()), Arc::new(Calls::default()), Endpoints::default());
@@ -124,9 +137,11 @@ impl Cluster {
             fibers: Fibers::default(),
             endpoints: endpoints.clone(),
             digest_keys: Keys::default(),
+            has_trials: true,
+            pod: pod.map(str::to_owned),
         };
         let (reloader, reloads) = reload::channel();
-        let serving = Box::pin(operator::serve(load(folder.path(), 0), access, shared, reloads, stop.clone()));
+        let serving = Box::pin(operator::serve(load(folder.path(), script), access, shared, reloads, stop.clone()));
         let operator = tokio::task::spawn_local(async move { serving.await.unwrap() });
         let cluster = Self { api, monitor, endpoints, calls, reloader, stop, tasks, operator, folder };
         cluster.settle().await;
@@ -145,8 +160,23 @@ impl Cluster {
     }
 
     async fn reload(&self, revision: usize) {
-        let reloaded = self.reloader.reload(load(self.folder.path(), revision), Precedence::default()).await.unwrap();
+        let reloaded = self.reload_to(&script(revision)).await;
         assert!(matches!(reloaded, Reloaded::Changed(_)));
+    }
+
+    async fn reload_to(&self, script: &str) -> Reloaded {
+        self.reloader.reload(load(self.folder.path(), script), Precedence::default()).await.unwrap()
+    }
+
+    /// Creates an object, and returns it as it is stored.
+    async fn create(&self, group: &str, plural: &str, object: Value) -> Value {
+        bootstrap::apply(&self.api, vec![object]).await.unwrap();
+        self.stored(group, plural).remove(0)
+    }
+
+    fn stored(&self, group: &str, plural: &str) -> Vec<Value> {
+        let resource = Resource { group: group.to_owned(), plural: plural.to_owned() };
+        self.api.list(&resource, None).into_iter().map(|(_, object)| (*object.value).clone()).collect()
     }
 
     /// Returns the number of watches of the kind that were opened.
@@ -163,13 +193,20 @@ impl Cluster {
     }
 }
 
+/// Returns the resident memory of this process.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
 #[test]
 fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
     let reloads = std::env::var("KOPFD_RELOADS").ok().and_then(|text| text.parse().ok()).unwrap_or(RELOADS);
     in_virtual_time(async {
         let cluster = Cluster::serving().await;
         let (mut expected, mut versions) = (BTreeMap::new(), vec![0; OBJECTS]);
-        let watches = cluster.watches();
+        let (watches, mut early) = (cluster.watches(), 0);
         assert!(watches > 0, "{}", cluster.endpoints.metrics.text());
         for revision in 1..=reloads {
             for change in 0..CHANGES {
@@ -181,8 +218,14 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
             }
             cluster.reload(revision).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
+            if revision == reloads / 5 {
+                early = resident();
+            }
         }
         cluster.settle().await;
+        let (grown, allowed) = (resident().saturating_sub(early), GROWTH * (reloads - reloads / 5) as u64);
+        println!("{reloads} reloads: after a fifth of them the process has {early} bytes, and has grown by {grown} at the end");
+        assert!(reloads < MEASURED_RELOADS || grown < allowed, "{grown} bytes are more than {allowed}");
         assert_eq!(cluster.watches(), watches, "{}", cluster.endpoints.metrics.text());
         let calls = cluster.calls.0.lock().clone();
         let changed: BTreeMap<_, _> =
@@ -196,6 +239,120 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
         let values = value.as_object().unwrap().values().flat_map(|values| values.as_array().unwrap());
         assert!(values.into_iter().all(|value| *value == json!(reloads / 3)), "the last revision has filled it: {value}");
         assert!(cluster.monitor.failures().is_empty(), "{:?}", cluster.monitor.failures());
+        cluster.end().await;
+    });
+}
+
+const TRIED: &str = "apiVersion: kopfd.dev/v1
+kind: Operator
+metadata: {name: demo}
+spec:
+  settings: {reload: {canary: {percent: 50, for: 10m}}}
+  resources:
+    - {resource: v1/configmaps, script: main.rhai, handlers: [{on: update, fn: changed}]}
+";
+
+/// Creates a Deployment, its ReplicaSet, and their pod.
+async fn deploy(cluster: &Cluster) {
+    let labels = json!({"app": "demo"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "demo"}]}});
+    let controlled = json!({"selector": {"matchLabels": labels}, "template": template});
+    let object = |version: &str, kind: &str, name: &str, spec: &Value, owner: Option<&Value>| {
+        let owner = owner.map(|owner| {
+            let (name, uid) = (&owner["metadata"]["name"], &owner["metadata"]["uid"]);
+            json!({"apiVersion": "apps/v1", "kind": owner["kind"], "name": name, "uid": uid, "controller": true})
+        });
+        let owners: Vec<Value> = owner.into_iter().collect();
+        let metadata = json!({"name": name, "namespace": "default", "labels": labels, "ownerReferences": owners});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let deployment = object("apps/v1", "Deployment", "demo", &controlled, None);
+    let deployment = cluster.create("apps", "deployments", deployment).await;
+    let replicas = object("apps/v1", "ReplicaSet", "demo-1", &controlled, Some(&deployment));
+    let replicas = cluster.create("apps", "replicasets", replicas).await;
+    cluster.create("", "pods", object("v1", "Pod", "demo-1-a", &template["spec"], Some(&replicas))).await;
+}
+
+#[test]
+fn a_rollback_is_an_event_on_the_deployment_of_the_pod() {
+    in_virtual_time(async {
+        let cluster = Cluster::serving_by(TRIED, "fn changed() {}", Some("demo-1-a")).await;
+        deploy(&cluster).await;
+        let failing = "fn changed() { throw \"no\"; }";
+        let Reloaded::OnTrial(revision) = cluster.reload_to(failing).await else { panic!("it is not tried") };
+        for number in 0..20 {
+            cluster.change(number, 1).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let events = cluster.stored("", "events");
+        let [event] = events.as_slice() else { panic!("{events:#?}") };
+        assert_eq!((event["type"].as_str(), event["reason"].as_str()), (Some("Warning"), Some("RevisionRolledBack")));
+        let about = &event["involvedObject"];
+        assert_eq!((about["kind"].as_str(), about["name"].as_str()), (Some("Deployment"), Some("demo")));
+        let text = event["message"].as_str().unwrap();
+        assert!(text.starts_with(&format!("Operator 'demo': Revision {revision} is rolled back to ")), "{text}");
+        assert!(cluster.endpoints.health.notes()[0].contains("was rolled back"), "{:?}", cluster.endpoints.health.notes());
+        let status = &cluster.endpoints.board.status(&cluster.endpoints.health).operators[0];
+        let rolled_back = status.rolled_back.as_ref().unwrap();
+        assert!(status.trial.is_none() && rolled_back.revision == revision && text.contains(&rolled_back.reason), "{status:#?}");
+
+        // It is not tried again until the files change, nor is the one in service.
+        assert_eq!(cluster.reload_to(failing).await, Reloaded::Unchanged);
+        assert_eq!(cluster.reload_to("fn changed() {}").await, Reloaded::Unchanged);
+        assert!(cluster.endpoints.health.notes().is_empty());
+        assert!(matches!(cluster.reload_to(failing).await, Reloaded::OnTrial(_)), "the files have changed meanwhile");
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn an_operator_without_a_deployment_is_rolled_back_all_the_same() {
+    in_virtual_time(async {
+        let cluster = Cluster::serving_by(TRIED, "fn changed() {}", Some("gone")).await;
+        cluster.reload_to("fn changed() { throw \"no\"; }").await;
+        for number in 0..20 {
+            cluster.change(number, 1).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert!(cluster.endpoints.health.notes()[0].contains("was rolled back"));
+        assert!(cluster.stored("", "events").is_empty());
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_trial_is_shown_and_ends_with_another_change_of_the_files() {
+    in_virtual_time(async {
+        let cluster = Cluster::serving_by(TRIED, "fn changed() {}", None).await;
+        let status = || cluster.endpoints.board.status(&cluster.endpoints.health).operators.remove(0);
+        let first = status().revision;
+        let Reloaded::OnTrial(second) = cluster.reload_to("fn changed() { 2 }").await else { panic!("it is not tried") };
+        for number in 0..20 {
+            cluster.change(number, 1).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let shown = status();
+        let trial = shown.trial.as_ref().unwrap();
+        assert_eq!((shown.revision.as_str(), trial.revision.as_str(), trial.percent), (first.as_str(), second.as_str(), 50));
+        assert!(trial.new.calls > 0 && trial.old.calls > 0 && trial.new.calls + trial.old.calls == 20, "{trial:?}");
+        let objects = &shown.kinds[0].revisions;
+        assert!(
+            objects[&first] > 50 && objects[&second] > 50 && objects[&first] + objects[&second] == shown.kinds[0].objects,
+            "{objects:?}"
+        );
+        assert!(cluster.endpoints.health.notes()[0].contains("is on trial for 50 % of the objects"));
+
+        let Reloaded::OnTrial(third) = cluster.reload_to("fn changed() { 3 }").await else { panic!("it is not tried") };
+        assert_eq!((status().revision, status().trial.unwrap().revision), (first.clone(), third));
+        assert_eq!(cluster.reload_to("fn changed() {}").await, Reloaded::Unchanged);
+        assert!(status().trial.is_none() && cluster.endpoints.health.notes().is_empty());
+        let Reloaded::OnTrial(fourth) = cluster.reload_to("fn changed() { 4 }").await else { panic!("it is not tried") };
+        tokio::time::sleep(Duration::from_mins(11)).await;
+        assert_eq!((status().revision, status().trial), (fourth, None));
+        let text = cluster.endpoints.metrics.text();
+        for (outcome, count) in [("replaced", 1), ("withdrawn", 1), ("promoted", 1)] {
+            assert!(text.contains(&format!("kopfd_trials_total{{operator=\"demo\",outcome=\"{outcome}\"}} {count}\n")), "{text}");
+        }
         cluster.end().await;
     });
 }

@@ -5,6 +5,7 @@
 mod endurance;
 mod logs;
 mod reload;
+mod status;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};

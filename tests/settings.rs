@@ -20,7 +20,7 @@ const LOOPS: &str = "tests/scenarios/holding/loops.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 36] = [
+const EFFECTS: [(&str, &str, &str); 37] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -56,6 +56,7 @@ const EFFECTS: [(&str, &str, &str); 36] = [
     ("persistence.progressStorage", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.diffbaseStorage", SCENARIOS, "the finalizer and the annotations"),
     ("persistence.secrets", "tests/scenarios/holding/secrets.yaml", "digests stand for the values of a Secret"),
+    ("reload.canary", "tests/scenarios/holding/canary.yaml", "a failing revision is rolled back"),
     ("persistence.consistencyTimeout", "tests/conformance/vectors/scenarios.json", "\"persistence.consistency_timeout\": "),
 ];
 

@@ -138,6 +138,8 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         fibers: Fibers::default(),
         endpoints: Endpoints::default(),
         digest_keys: Keys::of_embedded_server(),
+        has_trials: false,
+        pod: None,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

@@ -226,6 +226,8 @@ async fn serve(
         fibers: Fibers::default(),
         endpoints: endpoints.clone(),
         digest_keys,
+        has_trials: true,
+        pod: pod(),
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();
@@ -261,6 +263,13 @@ async fn serve(
     }
     drop(server);
     if is_failed { FAILURE } else { SUCCESS }
+}
+
+/// Returns the name of the pod that this process runs in; its host name is that of the pod, unless the pod has another one.
+fn pod() -> Option<String> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    variable("KUBERNETES_SERVICE_HOST")?;
+    variable("KOPFD_POD").or_else(|| variable("HOSTNAME"))
 }
 
 /// Waits until the files change, or a signal asks to read them again.

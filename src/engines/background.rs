@@ -25,6 +25,7 @@ use super::events::EngineEvent;
 use super::settling::settled;
 use crate::handling::filter::{Answers, View};
 use crate::handling::spawning::{self, BackgroundDemand, RunningTasks, StopReason};
+use crate::handling::trial::TrialScope;
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
 use crate::object::{Body, EventKind, Resource};
@@ -34,7 +35,7 @@ use crate::telemetry::object_span;
 use object::{ObjectTasks, Replacement, TaskIds};
 pub use options::{BackgroundOptions, InstantExit, TaskOptions};
 use registry::Registry;
-use revisions::TaskRevisions;
+use revisions::{TaskRevision, TaskRevisions};
 use running::{Reports, RunningTask, StopLimits};
 use task::Task;
 
@@ -73,9 +74,27 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     /// Follows another revision of the operator: later attempts are made with its code. Tasks whose declaration or code has changed are
     /// asked to stop; they start again at the next event of their object, or when they have ended after it.
     pub fn revise(&self, number: u32, world: Weak<W>, options: BackgroundOptions) {
-        let options = self.0.revisions.replace(number, world, options);
+        self.0.revisions.replace(TaskRevision { number, world, options: Arc::new(options) });
+        self.stop_outdated();
+    }
+
+    /// Lets a revision serve the tasks of some objects, as [`Self::revise`] does for all.
+    pub fn try_out(&self, number: u32, world: Weak<W>, options: BackgroundOptions, scope: TrialScope) {
+        self.0.revisions.try_out(TaskRevision { number, world, options: Arc::new(options) }, scope);
+        self.stop_outdated();
+    }
+
+    /// Lets the newest revision serve the tasks of all objects again.
+    pub fn withdraw(&self) {
+        self.0.revisions.withdraw();
+        self.stop_outdated();
+    }
+
+    /// Asks the tasks to stop whose declaration is not that of the revision that serves their objects.
+    fn stop_outdated(&self) {
         for task in self.0.registry.all() {
-            if options.target_of(&task.fingerprint).is_none() {
+            let options = self.0.revisions.of(&task.memo, &task.resource).map(|(_, options)| options);
+            if options.is_some_and(|options| options.target_of(&task.fingerprint).is_none()) {
                 let handler = Arc::clone(&task.handler);
                 let name = move || format!("stop of {}", handler.title());
                 self.0.tasks.spawn(name, async move { task.stop(StopReason::Reloading).await });
@@ -89,10 +108,11 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     /// # Errors
     /// If a filter fails, or the object is malformed.
     pub async fn update_in(&self, revision: u32, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
-        if revision == self.0.revisions.number() || event.event_kind == EventKind::Deleted {
+        let (memo, resource) = (&event.object.memo.key, &event.object.resource);
+        if revision == self.0.revisions.number(memo, resource) || event.event_kind == EventKind::Deleted {
             return self.update(event).await;
         }
-        let Some((world, options)) = self.0.revisions.newest() else { return Ok(BackgroundDemand::default()) };
+        let Some((world, options)) = self.0.revisions.of(memo, resource) else { return Ok(BackgroundDemand::default()) };
         let object = self.0.objects.lock().get(&event.object.memo.key).map(Arc::clone);
         let object = object.unwrap_or_else(|| ObjectTasks::new(event.object.memo.clone()));
         let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
@@ -104,8 +124,9 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     /// # Errors
     /// If a filter fails, or the object is malformed.
     pub async fn update(&self, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
-        let Some((world, options)) = self.0.revisions.newest() else { return Ok(BackgroundDemand::default()) };
         let memo = &event.object.memo;
+        let revision = self.0.revisions.of(&memo.key, &event.object.resource);
+        let Some((world, options)) = revision else { return Ok(BackgroundDemand::default()) };
         if event.event_kind == EventKind::Deleted {
             let object = self.forget(&memo.key).unwrap_or_else(|| ObjectTasks::new(memo.clone()));
             let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
@@ -202,13 +223,15 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
 
 impl<W: Effects + 'static> Shared<W> {
     fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
-        let Some((world, newest)) = self.revisions.newest() else { return };
+        let memo = &object.memo.key;
+        let Some((world, newest)) = self.revisions.of(memo, resource) else { return };
         let Some(options) = newest.tasks.get(&handler.target) else { return };
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
         span.record("revision", &*newest.revision);
         let (cancellation, instant_exit) = (options.cancellation, newest.instant_exit);
         let (fingerprint, gauge) = (Arc::clone(&options.fingerprint), options.metrics.task());
-        let reports = Reports { fingerprint, events: world.events().clone(), gauge };
+        let (memo, resource_of_task) = (Arc::clone(memo), Arc::clone(resource));
+        let reports = Reports { fingerprint, memo, resource: resource_of_task, events: world.events().clone(), gauge };
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
         let start = |live: &Arc<LiveBody>| {
             let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, reports, span.clone());

@@ -1,7 +1,8 @@
-//! The endpoints of a process for Kubernetes and Prometheus: probes as in kopf, readiness, liveness, and metrics.
+//! The endpoints of a process for Kubernetes and Prometheus: probes as in kopf, readiness, liveness, metrics, and the state of the operators.
 //!
-//! The answers are made here; `server` listens.
+//! The answers are made here; `server` listens, and `client` asks another process.
 
+pub mod client;
 pub mod server;
 pub mod url;
 
@@ -16,6 +17,7 @@ use crate::telemetry::Metrics;
 
 use super::activities::probes::{Probes, Results};
 use super::health::Health;
+use super::status::StatusBoard;
 
 pub use url::LivenessUrl;
 
@@ -29,6 +31,8 @@ pub struct Endpoints {
     pub health: Health,
     /// The metrics of the operators.
     pub metrics: Metrics,
+    /// The state of the operators.
+    pub board: StatusBoard,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -54,6 +58,9 @@ pub struct Registration {
     endpoints: Endpoints,
     operator: String,
 }
+
+/// The path of the state of the operators.
+pub const STATUS: &str = "/status";
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -93,8 +100,14 @@ impl Endpoints {
             }
             "/livez" => health(self.health.dead()),
             "/metrics" => Answer { status: 200, content_type: Metrics::CONTENT_TYPE, body: self.metrics.text() },
-            _ => Answer::text(404, format!("there are {probes}, /readyz, /livez, and /metrics\n")),
+            STATUS => Answer { status: 200, content_type: JSON, body: self.status() },
+            _ => Answer::text(404, format!("there are {probes}, /readyz, /livez, /metrics, and /status\n")),
         }
+    }
+
+    fn status(&self) -> String {
+        // The document consists of texts and numbers only.
+        serde_json::to_string(&self.board.status(&self.health)).unwrap_or_default()
     }
 
     /// Returns the answer with the results of all probes; `None` if no operator runs.
@@ -217,6 +230,8 @@ mod tests {
         endpoints.health.note("files", None);
         assert_eq!(ask(&endpoints, "/readyz").await, (200, "ok\n".to_owned()));
         assert!(ask(&endpoints, "/metrics").await.1.contains("kopfd_build_info{"));
+        let (code, status) = ask(&endpoints, "/status").await;
+        assert!(code == 200 && status.contains(r#""kind":"Status""#) && status.contains(r#""operators":[]"#), "{code}: {status}");
         assert_eq!(ask(&endpoints, "/elsewhere").await.0, 404);
         // The path of the URL precedes the others.
         let answer = endpoints.answer("/livez", "/livez").await;

@@ -1,6 +1,6 @@
 //! Counts the events of an operator.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -35,6 +35,20 @@ impl MetricsSink {
     /// Returns the sink for an operator.
     pub fn new(metrics: OperatorMetrics) -> Self {
         Self { metrics, state: Mutex::default() }
+    }
+
+    /// Returns the number of running calls of each handler that has any.
+    pub fn running(&self) -> BTreeMap<String, usize> {
+        let mut running = BTreeMap::new();
+        for (_, handler) in self.state.lock().calls.keys() {
+            *running.entry(handler.clone()).or_default() += 1;
+        }
+        running
+    }
+
+    /// Returns the number of objects with a handler that waits for its next attempt.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
     }
 
     fn began(&self, uid: String, handler: &Handler) {
@@ -217,6 +231,19 @@ mod tests {
         scene.shows("kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1");
         scene.shows("kopfd_handler_duration_seconds_sum{operator=\"demo\",handler=\"made\"} 6.0");
         assert!(scene.sink.state.lock().calls.is_empty());
+    }
+
+    #[test]
+    fn calls_are_running_until_they_return_and_objects_wait_after_a_retry() {
+        let scene = Scene::new();
+        let (body, handler, reason, retry) = (&body("1"), &scene.handler, Some(Reason::Create), 0);
+        scene.sink.accept(&EngineEvent::HandlerCalled { body, handler, reason, retry });
+        assert_eq!((scene.sink.running(), scene.sink.waiting()), (BTreeMap::from([("made".to_owned(), 1)]), 0));
+        let returned = &Returned::new(Verdict::Returned(None), Patch::default());
+        scene.sink.accept(&EngineEvent::HandlerReturned { body, handler, reason, retry, returned });
+        scene.sink.accept(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &retried() });
+        assert_eq!((scene.sink.running(), scene.sink.waiting()), (BTreeMap::new(), 1));
+        assert_eq!(scene.metrics.operator("demo").attempts("made"), [0, 1, 0]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -87,6 +87,27 @@ impl On {
         matches!(self, Self::Daemon | Self::Timer)
     }
 
+    /// Returns the word for it, as in manifests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete { .. } => "delete",
+            Self::Resume { .. } => "resume",
+            Self::Field => "field",
+            Self::Event => "event",
+            Self::Index => "index",
+            Self::Sub { .. } => "sub-handler",
+            Self::Daemon => "daemon",
+            Self::Timer => "timer",
+            Self::Review => "webhook",
+            Self::Conversion => "convert",
+            Self::Reconcile => "reconcile",
+            Self::Activity => "activity",
+            Self::Schedule => "schedule",
+        }
+    }
+
     /// Returns the only reason it is called for, if there is only one.
     pub fn reason(self) -> Option<Reason> {
         match self {

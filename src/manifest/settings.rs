@@ -9,6 +9,7 @@ use crate::persistence::Storages;
 use crate::script::host::MEMORY;
 
 use super::admission::AdmissionServer;
+use super::canary::Canary;
 
 /// All settings of one operator.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -37,6 +38,8 @@ pub struct Settings {
     pub networking: Networking,
     /// State stored on objects.
     pub persistence: Persistence,
+    /// Reloads.
+    pub reload: Reload,
 }
 
 /// The process as a whole.
@@ -190,6 +193,13 @@ pub struct Persistence {
     pub storages: Storages,
     /// How long handlers of changes wait for the event of the operator's own patch.
     pub consistency_timeout: Duration,
+}
+
+/// Reloads.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Reload {
+    /// How new revisions are tried; `None` means that they take effect at once.
+    pub canary: Option<Canary>,
 }
 
 impl Default for Process {

@@ -8,10 +8,10 @@ use crate::kit::Rate;
 use super::reader::{Fields, Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::tree::Kind;
-use super::{admission, ranges, storages};
+use super::{admission, canary, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
-pub(super) const KNOWN: [(&str, &[&str]); 12] = [
+pub(super) const KNOWN: [(&str, &[&str]); 13] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
@@ -24,6 +24,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 12] = [
     ("scripts", &["memory"]),
     ("networking", &["requestTimeout", "connectTimeout", "errorBackoffs", "enforceRetryAfter", "trustEnv", "requests"]),
     ("persistence", &["finalizer", "progressStorage", "diffbaseStorage", "secrets", "consistencyTimeout"]),
+    ("reload", &["canary"]),
 ];
 
 /// Reads `spec.settings`.
@@ -110,6 +111,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "trustEnv", &mut networking.trust_env, Reader::boolean);
             reader.set_option(fields, "requests", &mut networking.requests, requests);
         }
+        "reload" => reader.set_option(fields, "canary", &mut settings.reload.canary, canary::read),
         _ => {
             let persistence = &mut settings.persistence;
             reader.set(fields, "finalizer", &mut persistence.storages.finalizer, storages::finalizer);

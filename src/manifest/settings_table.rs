@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 45] = [
+pub const TABLE: [Description; 46] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -118,6 +118,12 @@ pub const TABLE: [Description; 45] = [
         "consistencyTimeout",
         "duration",
         "how long handlers wait for the event of the operator's own patch; `0`: they do not",
+    ),
+    one(
+        "reload",
+        "canary",
+        "canary or null",
+        "how a new revision is [tried](reload.md#trials) on a share of the objects; `null`: it takes effect for all at once",
     ),
 ];
 

@@ -8,6 +8,7 @@ use crate::handling::Lifecycle;
 use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage};
 
 use super::admission::{self, AdmissionServer};
+use super::canary;
 use super::reader::{Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::settings_reader;
@@ -29,7 +30,7 @@ pub fn to_value(settings: &Settings) -> Value {
         scripts,
         networking,
         persistence,
-        ..
+        reload,
     } = settings;
     json!({
         "process": { "ultimateExitingTimeout": optional(process.ultimate_exiting_timeout) },
@@ -89,6 +90,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "secrets": persistence.storages.secrets.form.as_str(),
             "consistencyTimeout": seconds(persistence.consistency_timeout),
         },
+        "reload": { "canary": reload.canary.as_ref().map(canary::to_value) },
     })
 }
 
@@ -219,7 +221,8 @@ mod tests {
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \
-            diffbaseStorage: {kind: status, ignoredFields: [spec.a]}, secrets: digests}}";
+            diffbaseStorage: {kind: status, ignoredFields: [spec.a]}, secrets: digests}, \
+            reload: {canary: {percent: 20, for: 90s, rollback: {errors: 1.5, writes: null}}}}";
         let tunnel = "{admission: {server: {kind: ngrok, token: t}}, queueing: {breaker: null}, persistence: {diffbaseStorage: {kind: multi, storages: [{kind: annotations}]}}}";
         for settings in [Settings::default(), settings(others), settings(tunnel)] {
             assert_eq!(from_value(&to_value(&settings)), Ok(settings));

@@ -27,6 +27,7 @@ use crate::engines::effects::Effects;
 use crate::engines::events::EngineEvent;
 use crate::engines::health::{Health, WatchReporter};
 use crate::engines::readiness::Blocker;
+use crate::engines::status::{KindStatus, WatchCounts};
 
 /// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
 /// list or burst waits in the connection, without using memory.
@@ -73,7 +74,8 @@ impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind without objects, of an operator whose revision never changes.
     pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
         let resource = Arc::clone(&served.resource);
-        let revisions = KindRevisions::fixed(Serving { revision: 0, digest: Arc::default(), world, served, settings }, Arc::default());
+        let serving = Serving { revision: 0, digest: Arc::default(), world, served, settings, trial: None };
+        let revisions = KindRevisions::fixed(serving, Arc::default());
         Self::following(resource, revisions, worker_limit, operator)
     }
 
@@ -180,6 +182,23 @@ impl<W: Effects + 'static> Kind<W> {
 }
 
 impl<W: Effects> Kind<W> {
+    /// Returns the state of the kind.
+    pub fn status(&self) -> KindStatus {
+        let watches = |state| self.metrics.as_ref().map(|metrics| metrics.watches(state)).unwrap_or_default();
+        KindStatus {
+            resource: self.resource.to_string(),
+            objects: self.memories.len(),
+            revisions: self.revisions.objects(),
+            watches: WatchCounts {
+                listing: watches(WatchState::Listing),
+                watching: watches(WatchState::Watching),
+                failing: watches(WatchState::Failing),
+            },
+            queued: self.metrics.as_ref().map(|metrics| metrics.queued_events()).unwrap_or_default(),
+            workers: self.queues.len(),
+        }
+    }
+
     /// Forgets an object that is no longer watched. If it has a worker, it is forgotten once more at the end of that: queued events are
     /// still processed.
     pub fn leave(&self, uid: &str) {
@@ -238,9 +257,9 @@ impl<W: Effects> Drop for Claim<W> {
 /// Runs the worker of an object, and continues if an event arrives just before its end.
 async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
     let Claim { kind, uid, mailbox } = &claim;
-    let serving = kind.revisions.newest();
+    let serving = kind.revisions.of(uid);
     span.record("revision", &*serving.digest);
-    let is_held = kind.holds_events(&serving);
+    let is_held = kind.holds_events(serving.indexing());
     let mut worker = Worker {
         revisions: Arc::clone(&kind.revisions),
         serving,
@@ -377,9 +396,8 @@ impl<W: Effects> Drop for KindSink<W> {
 impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
-        let serving = kind.revisions.newest();
         if let Some(metrics) = &kind.metrics {
-            metrics.event(seen.event_kind, serving.world.clock().now());
+            metrics.event(seen.event_kind, kind.revisions.newest().world.clock().now());
         }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
@@ -389,15 +407,20 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
             },
         };
         let uid = uid.as_ref();
+        let serving = kind.revisions.of(uid);
+        let indexing = serving.indexing();
         let has_background = || !serving.served.handlers.spawning.is_empty() && serving.world.has_background(&kind.memo_key(uid));
-        if is_uninteresting(&serving.served, seen.head) && !serving.world.is_filling() && !kind.queues.has(uid) && !has_background() {
+        // The newest revision may have added a finalizer, or index the object.
+        let is_uninteresting =
+            is_uninteresting(&serving.served, seen.head) && (serving.trial.is_none() || is_uninteresting(&indexing.served, seen.head));
+        if is_uninteresting && !indexing.world.is_filling() && !kind.queues.has(uid) && !has_background() {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
                 event_kind => {
                     kind.memories.notice(uid, event_kind == EventKind::Listed, || serving.world.operator_memo());
                     // It may have matched before.
-                    if is_indexed(&serving) {
-                        serving.world.unindex(uid);
+                    if is_indexed(indexing) {
+                        indexing.world.unindex(uid);
                     }
                 }
             }
@@ -406,7 +429,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // It may be watched again.
         kind.left.lock().remove(uid);
         // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
-        let readiness = self.blocker.as_ref().and_then(|_| serving.world.readiness());
+        let readiness = self.blocker.as_ref().and_then(|_| indexing.world.readiness());
         let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
     }

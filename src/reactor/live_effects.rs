@@ -20,10 +20,11 @@ use crate::script::{Call, Evaluation, Host, Installed, Object, ObjectMemo, Opera
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
 use crate::engines::error::Error;
-use crate::engines::events::EventStream;
+use crate::engines::events::{EventSink, EventStream};
 use crate::engines::health::Health;
 use crate::engines::indexing::Indexer;
 use crate::engines::readiness::Readiness;
+use crate::engines::tally::Tally;
 use crate::telemetry::OperatorMetrics;
 use crate::telemetry::metrics::ScriptMetrics;
 
@@ -87,7 +88,11 @@ pub struct LiveEffects {
     scripts: Arc<HostScripts>,
     client: Client,
     clock: Clock,
+    /// The stream of all revisions.
+    common_events: EventStream,
+    /// The same with the tally of this revision.
     events: EventStream,
+    tally: Arc<Tally>,
     /// A reproducible source of randomness, in simulations.
     chance: Option<Arc<Mutex<StdRng>>>,
     background: Option<Arc<BackgroundTasks<Self>>>,
@@ -100,28 +105,43 @@ impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
     pub fn new(scripts: Arc<HostScripts>, client: Client, clock: Clock) -> Self {
         let indexer = Arc::new(Indexer::new(Arc::clone(scripts.installed.indexes())));
-        let events = EventStream::default();
-        Self { revision: 0, scripts, client, clock, events, chance: None, background: None, indexer, successor: RwLock::default() }
+        let (revision, successor) = (0, RwLock::default());
+        let (common_events, events, tally) = (EventStream::default(), EventStream::default(), Arc::default());
+        Self { revision, scripts, client, clock, common_events, events, tally, chance: None, background: None, indexer, successor }
+            .with_events(EventStream::default())
     }
 
-    /// Returns the effects of the next revision, which calls other scripts. `is_changed` tells which indexes are not taken over.
-    pub fn next(&self, scripts: Arc<HostScripts>, is_changed: impl Fn(&str) -> bool) -> Self {
-        Self {
-            revision: self.revision + 1,
+    /// Returns the effects of another revision, which calls other scripts. `is_changed` tells which indexes are not taken over.
+    pub fn next(&self, revision: u32, scripts: Arc<HostScripts>, is_changed: impl Fn(&str) -> bool) -> Self {
+        let next = Self {
+            revision,
             indexer: Arc::new(self.indexer.next(Arc::clone(scripts.installed.indexes()), is_changed)),
             scripts,
             client: self.client.clone(),
             clock: self.clock.clone(),
-            events: self.events.clone(),
+            common_events: EventStream::default(),
+            events: EventStream::default(),
+            tally: Arc::default(),
             chance: self.chance.clone(),
             background: self.background.clone(),
             successor: RwLock::default(),
-        }
+        };
+        next.with_events(self.common_events.clone())
     }
 
     /// Passes all events on to the indexes of the next revision from now on.
     pub fn fill(&self, filling: Arc<Filling>) {
         *self.successor.write() = Some(filling);
+    }
+
+    /// Passes events on no longer: there is no next revision, or it has no indexes of its own.
+    pub fn stop_filling(&self) {
+        *self.successor.write() = None;
+    }
+
+    /// Returns the counts of this revision during a trial.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
     }
 
     fn successor(&self) -> Option<Arc<Filling>> {
@@ -140,7 +160,7 @@ impl LiveEffects {
 
     /// Returns the effects with a stream of events.
     pub fn with_events(self, events: EventStream) -> Self {
-        Self { events, ..self }
+        Self { common_events: events.clone(), events: events.with(Arc::clone(&self.tally) as Arc<dyn EventSink>), ..self }
     }
 
     /// Returns the effects with randomness from a seed, if there is one.

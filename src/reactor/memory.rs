@@ -145,6 +145,11 @@ impl Memories {
         self.table.lock().entries.len()
     }
 
+    /// Returns the number of objects that a function selects by their unique ids.
+    pub fn count(&self, is_counted: impl Fn(&str) -> bool) -> usize {
+        self.table.lock().entries.keys().filter(|uid| is_counted(uid)).count()
+    }
+
     /// Tells whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -12,6 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Sink, Watcher};
+use crate::handling::trial::Share;
 use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
@@ -28,6 +29,7 @@ use super::observation::{Insights, Purposes};
 use super::observed::{ObservationSink, Observed, QUEUE_CAPACITY, Subject, backbone};
 use super::precedence::{Precedence, Yielded};
 use super::revision::{KindRevisions, Revision, Revisions};
+use super::status::ServedKinds;
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
@@ -115,6 +117,8 @@ pub struct Observer<W: Effects> {
     namespaces: BTreeSet<String>,
     /// The same for others.
     published_namespaces: watch::Sender<BTreeSet<String>>,
+    /// The served kinds, for others.
+    published_kinds: watch::Sender<ServedKinds<W>>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
     watches: BTreeMap<WatchKey, Watch>,
     /// The ended watches of kinds that are served anew, by their successors.
@@ -131,10 +135,10 @@ pub struct Observer<W: Effects> {
     starting: Option<Blocker>,
 }
 
-/// A request to follow a revision that has taken effect.
+/// A request to follow a change of the revisions.
 struct Replacement {
-    earlier: Precedence,
-    filled: Vec<Filled>,
+    /// `None` if the newest revision is still the same.
+    newest: Option<(Precedence, Vec<Filled>)>,
     /// Answered when the watches have been started and stopped.
     done: oneshot::Sender<()>,
 }
@@ -178,9 +182,25 @@ impl<W> Reviser<W> {
     /// `earlier` has the operators of the process that come before this one.
     pub async fn replace(&self, revision: Revision<W>, earlier: Precedence, filled: Vec<Filled>) {
         self.revisions.replace(revision);
+        self.follow(Some((earlier, filled))).await;
+    }
+
+    /// Lets a revision serve a share of the objects of the kinds that are served already. Known objects are handled once more.
+    pub async fn try_out(&self, revision: Revision<W>, share: Share) {
+        self.revisions.try_out(revision, share);
+        self.follow(None).await;
+    }
+
+    /// Lets the newest revision serve all objects again. Known objects are handled once more.
+    pub async fn withdraw(&self) {
+        self.revisions.withdraw();
+        self.follow(None).await;
+    }
+
+    async fn follow(&self, newest: Option<(Precedence, Vec<Filled>)>) {
         let (done, is_done) = oneshot::channel();
         // An observer that has ended has no watches.
-        if self.replacer.send(Replacement { earlier, filled, done }).await.is_ok() {
+        if self.replacer.send(Replacement { newest, done }).await.is_ok() {
             let _ = is_done.await;
         }
     }
@@ -229,6 +249,7 @@ impl<W: Effects + 'static> Observer<W> {
             default_backoff: declared.default_backoff,
             sub_defaults: declared.sub_defaults.clone(),
             settings: Arc::clone(&declared.settings),
+            since: world.clock().now(),
         }));
         let (replacer, replacements) = mpsc::channel(1);
         Self {
@@ -247,6 +268,7 @@ impl<W: Effects + 'static> Observer<W> {
             warnings: BTreeSet::new(),
             namespaces: BTreeSet::new(),
             published_namespaces: watch::Sender::default(),
+            published_kinds: watch::Sender::new(Vec::new()),
             served: BTreeMap::new(),
             watches: BTreeMap::new(),
             predecessors: BTreeMap::new(),
@@ -263,6 +285,11 @@ impl<W: Effects + 'static> Observer<W> {
     pub fn reviser(&self) -> Reviser<W> {
         let (namespaces, scope) = (self.published_namespaces.subscribe(), self.declared.scope.clone());
         Reviser { revisions: Arc::clone(&self.revisions), replacer: self.replacer.clone(), namespaces, scope }
+    }
+
+    /// Returns the revisions and the served kinds, as they will be at any time.
+    pub fn view(&self) -> (Arc<Revisions<W>>, watch::Receiver<ServedKinds<W>>) {
+        (Arc::clone(&self.revisions), self.published_kinds.subscribe())
     }
 
     /// Serves the operator until the stop is requested, then lets the workers finish.
@@ -318,9 +345,11 @@ impl<W: Effects + 'static> Observer<W> {
                     }
                 }
                 Some(replacement) = self.replacements.recv() => {
-                    self.follow(replacement.earlier).await;
-                    self.take_over(replacement.filled);
-                    self.reconcile(stop);
+                    if let Some((earlier, filled)) = replacement.newest {
+                        self.follow(earlier).await;
+                        self.take_over(filled);
+                        self.reconcile(stop);
+                    }
                     self.revisits.send_modify(|requests| *requests += 1);
                     // The waiting one may be gone.
                     let _ = replacement.done.send(());
@@ -524,6 +553,16 @@ impl<W: Effects + 'static> Observer<W> {
         // The objects of a watch without a successor are forgotten.
         self.predecessors.clear();
         self.let_go(stop);
+        self.publish_kinds();
+    }
+
+    fn publish_kinds(&self) {
+        let is_same = |published: &ServedKinds<W>| {
+            published.len() == self.served.len() && published.iter().zip(self.served.values()).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        if !is_same(&self.published_kinds.borrow()) {
+            self.published_kinds.send_replace(self.served.values().cloned().collect());
+        }
     }
 
     /// Restarts a kind whose properties have changed; the memories of its objects are kept.

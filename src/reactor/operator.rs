@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use tracing::{error, info};
 
 use crate::cluster::config::{self, BuiltIn, CredentialSources};
 use crate::cluster::transport::Login;
 use crate::cluster::{self, Client, ConnectionSettings, ObjectClient, ResourceResolver};
-use crate::handling::{Handler, Policy};
+use crate::handling::trial::{Fault, TrialVerdict};
+use crate::handling::{Handler, Level, Policy};
 use crate::kit::{Clock, Stop, Tasks};
+use crate::manifest::canary::Canary;
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
 use crate::persistence::{Keys, MissingKey};
@@ -24,12 +28,16 @@ use super::live_effects::{HostScripts, LiveEffects};
 use super::observer::{Declared, Observer, Reviser, Scope};
 use super::precedence::Precedence;
 use super::reload::{self, Loaded, Preparation, Prepared, ReloadError, Reloaded, Reloads, Revising};
+use super::revision::Revision;
 use super::script_api::ScriptApi;
+use super::status::{Functions, LiveStatus, shown};
+use super::trial::{Trial, TrialEnd};
 use super::worker::WorkerSettings;
 use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
 use crate::engines::background::BackgroundOptions;
+use crate::engines::deployment;
 use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
@@ -38,6 +46,7 @@ use crate::engines::metrics::MetricsSink;
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
+use crate::engines::status::{RolledBack, StatusSource};
 use crate::telemetry::metrics::IndexMetrics;
 use crate::telemetry::{Metrics, OperatorMetrics};
 
@@ -71,6 +80,10 @@ pub struct Shared {
     pub endpoints: Endpoints,
     /// The keys of the digests that stand for the values of Secrets.
     pub digest_keys: Keys,
+    /// Whether new revisions are tried on a share of the objects first, if the settings say so.
+    pub has_trials: bool,
+    /// The name of the pod that the process runs in, if it runs in one.
+    pub pod: Option<String>,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -212,6 +225,7 @@ struct Started {
     log: Option<Arc<ChangeLog>>,
     poster: Poster,
     posted: Queue,
+    counted: Arc<MetricsSink>,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -252,13 +266,14 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         monitor.indexes_installed(name, installed.indexes());
     }
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
-    let counting = EventStream::default().with(Arc::new(MetricsSink::new(metrics))).with(Arc::new(LogPoster(poster.clone())));
+    let counted = Arc::new(MetricsSink::new(metrics));
+    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(poster.clone())));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { scripts, client, kinds, activities, events, log, poster, posted })
+    Ok(Started { scripts, client, kinds, activities, events, log, poster, posted, counted })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -287,8 +302,9 @@ async fn run(
     let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &metrics);
     let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
+    let functions = Mutex::new(Functions::of(&operator));
     let Operator { name, defaults, schedules, .. } = operator;
-    let Started { scripts, client, kinds, activities, events, log, poster, posted } = started;
+    let Started { scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -298,8 +314,9 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
-    let Shared { endpoints, exit_timeouts, .. } = &shared;
+    let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
+    let (pod, has_trials) = (pod.clone(), *has_trials);
     let health = endpoints.health.clone();
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
@@ -333,7 +350,26 @@ async fn run(
     let schedules = super::defects::spoiled_schedules(schedules);
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
     let observer = Observer::new(declared, effects, client.clone(), kinds);
+    let (revisions, watched) = observer.view();
+    let status = Arc::new(LiveStatus {
+        name: name.clone(),
+        revisions,
+        kinds: watched,
+        functions,
+        calls: counted,
+        metrics: metrics.clone(),
+        trial: Mutex::default(),
+        rolled_back: Mutex::default(),
+    });
+    let _listed = endpoints.board.list(&name, Arc::clone(&status) as Arc<dyn StatusSource>);
     let mut running = RunningOperator {
+        status,
+        settings,
+        trial: None,
+        refused: None,
+        has_trials,
+        pod,
+        health: endpoints.health.clone(),
         loaded,
         reviser: observer.reviser(),
         client: client.clone(),
@@ -362,12 +398,22 @@ async fn run(
         }
     };
     own_stop.request("the operator ends");
+    running.end_trial();
     running.schedules.finish().await;
     served
 }
 
 /// An operator that watches, and can be reloaded.
 struct RunningOperator {
+    status: Arc<LiveStatus<LiveEffects>>,
+    /// The settings of the revision in service.
+    settings: Settings,
+    trial: Option<Trial>,
+    /// The digest of the revision that was rolled back: it is not tried again while the files are the same.
+    refused: Option<Arc<str>>,
+    has_trials: bool,
+    pod: Option<String>,
+    health: Health,
     loaded: Loaded,
     reviser: Reviser<LiveEffects>,
     client: Client,
@@ -385,7 +431,23 @@ struct RunningOperator {
 
 impl Revising for RunningOperator {
     async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
-        self.replace(operator, earlier).await.inspect_err(|_| self.metrics.load_failed())
+        // Boxed, because an operator has no place for the state of a rare event.
+        Box::pin(self.replace(operator, earlier)).await.inspect_err(|_| self.metrics.load_failed())
+    }
+
+    async fn due(&self) {
+        match &self.trial {
+            Some(trial) => trial.due().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn act(&mut self) {
+        match self.trial.as_mut().map(Trial::decide) {
+            None | Some(TrialVerdict::Continue) => {}
+            Some(TrialVerdict::Promote) => self.promote().await,
+            Some(TrialVerdict::RollBack(fault)) => self.roll_back(fault).await,
+        }
     }
 }
 
@@ -394,26 +456,152 @@ impl RunningOperator {
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
-            self.metrics.loaded(&revision, self.schedule_context.clock.now());
+            self.metrics.loaded(&revision, self.now());
+            self.withdraw().await;
+            return Ok(Reloaded::Unchanged);
+        }
+        let is_on_trial = self.trial.as_ref().is_some_and(|trial| **trial.revision() == *revision);
+        if is_on_trial || self.refused.as_deref() == Some(&*revision) {
             return Ok(Reloaded::Unchanged);
         }
         let preparation = Preparation { reviser: &self.reviser, client: &self.client, metrics: &self.metrics, stop: &self.stop };
-        let prepared = preparation.prepare(&operator, program, &mut self.loaded).await?;
-        let before = std::mem::replace(&mut self.loaded.revision, revision.clone());
-        self.take_effect(&operator, prepared, earlier).await;
-        reload::report(&operator.name, &before, &revision, &self.metrics, &self.schedule_context.clock);
+        let prepared = preparation.prepare(operator, earlier, program, &mut self.loaded).await?;
+        if let Some(trial) = self.trial.take() {
+            self.report_end(&trial.end(), &TrialEnd::Replaced);
+        }
+        self.forget_rollback();
+        if let Some(canary) = prepared.settings.reload.canary.filter(|_| self.has_trials) {
+            self.try_out(prepared, canary).await;
+            return Ok(Reloaded::OnTrial(revision));
+        }
+        self.take_effect(prepared).await;
         Ok(Reloaded::Changed(revision))
     }
 
+    fn now(&self) -> Timestamp {
+        self.schedule_context.clock.now()
+    }
+
+    /// Lets a revision serve a share of the objects. The settings, the kinds and what belongs to the operator itself stay as they are.
+    async fn try_out(&mut self, prepared: Prepared, canary: Canary) {
+        let running = self.reviser.newest();
+        if !prepared.has_own_indexes {
+            running.world.stop_filling();
+        }
+        let revision = prepared.revision.with_settings_of(&running);
+        let options = self.background_options(&prepared, &self.settings);
+        let trial = Trial::begin(prepared, canary, &running);
+        if let Some(background) = revision.world.background() {
+            background.try_out(revision.number, Arc::downgrade(&revision.world), options, trial.scope());
+        }
+        self.metrics.loaded(&self.loaded.revision, self.now());
+        self.metrics.trial_began(trial.revision());
+        self.note_trial(Some(trial.description()));
+        *self.status.trial.lock() = Some(trial.view(self.now()));
+        let name = &trial.prepared.operator.name;
+        info!(target: "kopfd::reload", revision = &**trial.revision(), before = self.loaded.revision, "Operator '{name}' is reloaded: {}.", trial.description());
+        self.reviser.try_out(revision, trial.share()).await;
+        self.trial = Some(trial);
+    }
+
+    /// Lets the revision on trial take effect for all objects.
+    async fn promote(&mut self) {
+        let Some(trial) = self.trial.take() else { return };
+        let prepared = trial.end();
+        let message = format!("Revision {} was tried, and takes effect for all objects.", prepared.revision.digest);
+        self.report_end(&prepared, &TrialEnd::Promoted);
+        self.take_effect(prepared).await;
+        self.report_to_deployment(Level::Info, "RevisionPromoted", &message).await;
+    }
+
+    /// Lets the revision before serve all objects again.
+    async fn roll_back(&mut self, fault: Fault) {
+        let Some(trial) = self.trial.take() else { return };
+        let prepared = trial.end();
+        self.leave_trial().await;
+        let (revision, before, reason) = (Arc::clone(&prepared.revision.digest), self.loaded.revision.clone(), fault.text.clone());
+        self.report_end(&prepared, &TrialEnd::RolledBack(fault));
+        let name = &prepared.operator.name;
+        let message = format!("Revision {revision} is rolled back to {before}: {reason}.");
+        error!(target: "kopfd::reload", revision = &*revision, before, "Operator '{name}': {message} It is not tried again until the files change.");
+        self.note_trial(Some(format!("revision {revision} of operator '{name}' was rolled back to {before}: {reason}")));
+        *self.status.rolled_back.lock() = Some(RolledBack { revision: revision.to_string(), at: shown(self.now()), reason });
+        self.refused = Some(revision);
+        self.report_to_deployment(Level::Error, "RevisionRolledBack", &message).await;
+    }
+
+    /// Ends the trial, if there is one, since the files are those of the revision in service again.
+    async fn withdraw(&mut self) {
+        self.forget_rollback();
+        let Some(trial) = self.trial.take() else { return };
+        let prepared = trial.end();
+        self.leave_trial().await;
+        self.report_end(&prepared, &TrialEnd::Withdrawn);
+        let (name, revision, before) = (&prepared.operator.name, &*prepared.revision.digest, &self.loaded.revision);
+        info!(target: "kopfd::reload", revision, before, "Operator '{name}': the trial of revision {revision} has ended, since the files are those of {before} again.");
+    }
+
+    /// Lets the revision in service follow all objects: first the tasks of objects, then all events.
+    async fn leave_trial(&self) {
+        let running = self.reviser.newest();
+        if let Some(background) = running.world.background() {
+            background.withdraw();
+        }
+        running.world.stop_filling();
+        self.reviser.withdraw().await;
+    }
+
+    fn report_end(&self, prepared: &Prepared, end: &TrialEnd) {
+        self.metrics.trial_ended(&prepared.revision.digest, end.outcome());
+        self.note_trial(None);
+        *self.status.trial.lock() = None;
+    }
+
+    /// Leaves nothing of a trial or a rollback to be shown, since the operator ends.
+    fn end_trial(&mut self) {
+        self.forget_rollback();
+        if let Some(trial) = self.trial.take() {
+            self.report_end(&trial.end(), &TrialEnd::Withdrawn);
+        }
+    }
+
+    fn forget_rollback(&mut self) {
+        if self.refused.take().is_some() {
+            self.note_trial(None);
+            *self.status.rolled_back.lock() = None;
+        }
+    }
+
+    fn note_trial(&self, note: Option<String>) {
+        self.health.note(&format!("trial of {}", self.status.name), note);
+    }
+
+    async fn report_to_deployment(&self, level: Level, reason: &str, message: &str) {
+        if let Some(pod) = &self.pod {
+            let message = format!("Operator '{}': {message}", self.status.name);
+            deployment::report(&self.client, pod, &self.poster, level, reason, &message).await;
+        }
+    }
+
+    fn background_options(&self, prepared: &Prepared, settings: &Settings) -> BackgroundOptions {
+        let Operator { timers, daemons, .. } = &prepared.operator;
+        let options = BackgroundOptions::of(timers, daemons, &prepared.program, settings, &self.metrics);
+        BackgroundOptions { revision: Arc::clone(&prepared.revision.digest), ..options }
+    }
+
     /// Lets everything follow a revision: first the tasks of objects, then all events, and then what belongs to the operator itself.
-    async fn take_effect(&mut self, operator: &Operator, prepared: Prepared, earlier: Precedence) {
-        let Prepared { revision, program, settings, filled } = prepared;
+    async fn take_effect(&mut self, prepared: Prepared) {
+        let before = self.loaded.replace(&prepared);
+        let options = self.background_options(&prepared, &prepared.settings);
+        let now = self.now();
+        let Prepared { operator, revision, settings, filled, earlier, .. } = prepared;
+        let (operator, revision) = (&operator, Revision { since: now, ..revision });
+        let digest = Arc::clone(&revision.digest);
         let world = Arc::clone(&revision.world);
-        let options = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &settings, &self.metrics);
-        let options = BackgroundOptions { revision: Arc::clone(&revision.digest), ..options };
         if let Some(background) = world.background() {
             background.revise(revision.number, Arc::downgrade(&world), options);
         }
+        *self.status.functions.lock() = Functions::of(operator);
         self.configure(operator, &settings);
         let indexes = world.scripts().installed.indexes();
         measure_indexes(&self.process_metrics, &self.metrics, indexes);
@@ -429,6 +617,8 @@ impl RunningOperator {
         self.schedule_context.default_backoff = settings.execution.default_backoff;
         self.schedule_context.error_delays = settings.queueing.error_delays.clone().into();
         self.schedules.revise(operator.schedules.clone(), &self.schedule_context);
+        self.settings = settings;
+        reload::report(&operator.name, &before, &digest, &self.metrics, &self.schedule_context.clock);
     }
 
     fn configure(&mut self, operator: &Operator, settings: &Settings) {

@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 
 use crate::cluster::discovery;
 use crate::cluster::{self, Client, KnownObjects, Seen, Sink, Watcher};
+use crate::engines::effects::Environment as _;
 use crate::handling::Handler;
 use crate::kit::{Clock, Stop};
 use crate::manifest::fingerprint::{self, Fingerprint};
@@ -72,6 +73,8 @@ pub enum Reloaded {
     Unchanged,
     /// This revision has taken effect.
     Changed(String),
+    /// This revision serves a share of the objects, and takes effect if it is not worse.
+    OnTrial(String),
 }
 
 /// A handle that reloads a running operator. Cheap to clone.
@@ -113,12 +116,20 @@ impl Reloader {
 impl Reloads {
     /// Answers all requests, one after another; never ends.
     pub(super) async fn answer(&mut self, revising: &mut impl Revising) {
-        while let Some(Request { operator, earlier, reply }) = self.0.recv().await {
+        loop {
+            let request = tokio::select! {
+                biased;
+                Some(request) = self.0.recv() => request,
+                () = revising.due() => {
+                    revising.act().await;
+                    continue;
+                }
+            };
+            let Request { operator, earlier, reply } = request;
             let reloaded = revising.reload(*operator, earlier).await;
             // The asking one may be gone.
             let _ = reply.send(reloaded);
         }
-        std::future::pending::<()>().await;
     }
 }
 
@@ -126,14 +137,24 @@ impl Reloads {
 pub(super) trait Revising {
     /// Reloads it.
     async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError>;
+
+    /// Waits until there is something to do between reloads; never ends if there is nothing.
+    ///
+    /// *Cancel safety*: the wait may be dropped and begun again.
+    async fn due(&self);
+
+    /// Does what is due.
+    async fn act(&mut self);
 }
 
 /// What is remembered of the loaded revision.
 pub(super) struct Loaded {
     /// The digest of its files.
     pub revision: String,
+    /// The number of the last prepared revision.
+    last_number: u32,
     /// The digests of the handlers of each index.
-    indexes: BTreeMap<String, Vec<Fingerprint>>,
+    indexes: IndexPrints,
     startup: StartupSettings,
     /// The settings that cannot follow, as they were told.
     told: BTreeMap<(&'static str, &'static str), Value>,
@@ -143,7 +164,14 @@ impl Loaded {
     /// Describes the first revision. `settings` are those after the startup.
     pub(super) fn first(operator: &Operator, program: &Program, settings: &Settings) -> Self {
         let startup = StartupSettings::of(&operator.settings, settings);
-        Self { revision: operator.revision(program), indexes: indexes_of(operator, program), startup, told: BTreeMap::new() }
+        let (revision, indexes) = (operator.revision(program), indexes_of(operator, program));
+        Self { revision, last_number: 0, indexes, startup, told: BTreeMap::new() }
+    }
+
+    /// Records that a prepared revision has taken effect. Returns the digest of the one before.
+    pub(super) fn replace(&mut self, prepared: &Prepared) -> String {
+        self.indexes.clone_from(&prepared.indexes);
+        std::mem::replace(&mut self.revision, prepared.revision.digest.to_string())
     }
 
     /// Returns the settings of a new revision: those of its manifest, with what the startup functions have assigned.
@@ -204,8 +232,11 @@ impl StartupSettings {
     }
 }
 
-fn indexes_of(operator: &Operator, program: &Program) -> BTreeMap<String, Vec<Fingerprint>> {
-    let mut indexes: BTreeMap<String, Vec<Fingerprint>> = BTreeMap::new();
+/// The digests of the handlers of each index.
+type IndexPrints = BTreeMap<String, Vec<Fingerprint>>;
+
+fn indexes_of(operator: &Operator, program: &Program) -> IndexPrints {
+    let mut indexes = IndexPrints::new();
     for handler in &operator.indexes {
         indexes.entry(handler.id.clone()).or_default().push(fingerprint::of_handler(handler, program));
     }
@@ -226,10 +257,16 @@ pub(super) struct Preparation<'a> {
 
 /// A revision that is ready to take effect.
 pub(super) struct Prepared {
+    pub operator: Operator,
     pub revision: Revision<LiveEffects>,
     pub program: Arc<Program>,
     pub settings: Settings,
     pub filled: Vec<Filled>,
+    /// The operators of the process that come before this one.
+    pub earlier: Precedence,
+    /// Whether it has indexes that the running revision does not have in this form.
+    pub has_own_indexes: bool,
+    indexes: IndexPrints,
 }
 
 impl Preparation<'_> {
@@ -237,22 +274,30 @@ impl Preparation<'_> {
     ///
     /// # Errors
     /// If it has errors, or the operator ends meanwhile.
-    pub(super) async fn prepare(&self, operator: &Operator, program: Program, loaded: &mut Loaded) -> Result<Prepared, ReloadError> {
-        let settings = loaded.settings_of(operator)?;
+    pub(super) async fn prepare(
+        &self,
+        operator: Operator,
+        earlier: Precedence,
+        program: Program,
+        loaded: &mut Loaded,
+    ) -> Result<Prepared, ReloadError> {
+        let settings = loaded.settings_of(&operator)?;
+        loaded.last_number += 1;
+        let number = loaded.last_number;
         let newest = self.reviser.newest();
         let storages = settings.persistence.storages.clone().with_keys(&newest.storages.secrets.keys)?;
-        let indexes = indexes_of(operator, &program);
+        let indexes = indexes_of(&operator, &program);
         let is_changed = |name: &str| indexes.get(name) != loaded.indexes.get(name);
         let program = Arc::new(program);
         let installed = self.install(&newest.world, &program, is_changed).await?;
         let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.world.scripts().host), installed, self.metrics));
-        let world = Arc::new(newest.world.next(scripts, is_changed));
-        let changed = operator.indexes.iter().filter(|handler| is_changed(&handler.id)).cloned().map(Arc::new).collect();
+        let world = Arc::new(newest.world.next(number, scripts, is_changed));
+        let changed: Vec<Arc<Handler>> = operator.indexes.iter().filter(|handler| is_changed(&handler.id)).cloned().map(Arc::new).collect();
+        let has_own_indexes = !changed.is_empty();
         let filled = self.fill(&operator.name, &newest.world, &world, changed, &settings).await?;
         let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
-        loaded.indexes = indexes;
         let revision = Revision {
-            number: newest.number + 1,
+            number,
             digest: operator.revision(&program).into(),
             world,
             handlers,
@@ -261,8 +306,9 @@ impl Preparation<'_> {
             default_backoff: settings.execution.default_backoff,
             sub_defaults: operator.defaults.clone(),
             settings: Arc::new(WorkerSettings::of(&settings)),
+            since: newest.world.clock().now(),
         };
-        Ok(Prepared { revision, program, settings, filled })
+        Ok(Prepared { operator, revision, program, settings, filled, earlier, has_own_indexes, indexes })
     }
 
     async fn install(

@@ -126,10 +126,10 @@ impl<W: Effects> Worker<W> {
         }
     }
 
-    /// Switches to the newest revision of the operator. Returns whether it still declares the kind.
+    /// Switches to the revision that serves the object. Returns whether it still declares the kind.
     fn follow_revision(&mut self) -> bool {
-        let Some(newest) = self.revisions.take_up() else { return false };
-        if newest.revision != self.serving.revision {
+        let Some(newest) = self.revisions.take_up(&self.uid) else { return false };
+        if !Arc::ptr_eq(&newest, &self.serving) {
             // The new revision has to see the object, even if the old one has nothing more to do with it.
             self.expected.echo = None;
             self.span.record("revision", &*newest.digest);
@@ -156,7 +156,7 @@ impl<W: Effects> Worker<W> {
 
     /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before.
     pub async fn await_readiness(&self) -> bool {
-        let Some(readiness) = self.serving.world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
+        let Some(readiness) = self.serving.indexing().world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
         tokio::select! {
             biased;
             () = readiness.ready() => true,
@@ -165,7 +165,8 @@ impl<W: Effects> Worker<W> {
     }
 
     fn is_of_indexed_kind(&self) -> bool {
-        !self.serving.served.handlers.indexing.is_empty() || self.serving.world.is_filling()
+        let indexing = self.serving.indexing();
+        !indexing.served.handlers.indexing.is_empty() || indexing.world.is_filling()
     }
 
     /// Records an event of the object before anything else waits: the first one decides what its memo begins with.
@@ -179,18 +180,19 @@ impl<W: Effects> Worker<W> {
 
     async fn index(&self, event: &Event, body: &Body, noticed: &Noticed) -> Result<(), Error> {
         let object = Object { resource: Arc::clone(&self.serving.served.resource), body: body.clone(), memo: self.memo(noticed) };
+        let indexing = self.serving.indexing();
         let event = IndexEvent {
             object: &object,
             event_kind: event.event_kind,
-            handlers: &self.serving.served.handlers.indexing,
-            default_backoff: self.serving.served.default_backoff,
+            handlers: &indexing.served.handlers.indexing,
+            default_backoff: indexing.served.default_backoff,
             stop: &self.stop,
             span: &self.span,
         };
-        let indexed = self.serving.world.index(event).await;
+        let indexed = indexing.world.index(event).await;
         // Its kind or namespace may have vanished during the call.
         if !self.memories.knows(&self.uid) {
-            self.serving.world.unindex(&self.uid);
+            indexing.world.unindex(&self.uid);
         }
         indexed
     }
@@ -299,7 +301,7 @@ impl<W: Effects> Worker<W> {
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let body = head.to_body(&self.serving.served.resource);
-        self.serving.world.unindex(&self.uid);
+        self.serving.indexing().world.unindex(&self.uid);
         event.unblock();
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
@@ -447,7 +449,9 @@ impl<W: Effects> Worker<W> {
         let patch = Patch { transforms: vec![condition], ..Patch::default() };
         match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch).await {
             Ok(applied) => retry_state.recent.note(&applied.versions),
-            Err(error) => self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &chain(&error))))),
+            Err(error) => {
+                self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &chain(&error)))))
+            }
         }
     }
 

@@ -204,6 +204,8 @@ impl Environment {
             fibers: Fibers::default(),
             endpoints: self.renew_endpoints(),
             digest_keys: Keys::of_embedded_server(),
+            has_trials: true,
+            pod: None,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
@@ -380,6 +382,7 @@ impl Environment {
             match reloader.reload(operator, precedence.before(&name)).await {
                 Ok(Reloaded::Unchanged) | Err(ReloadError::Ended) => {}
                 Ok(Reloaded::Changed(_)) => self.record(format!("operator {name} is reloaded")),
+                Ok(Reloaded::OnTrial(_)) => self.record(format!("operator {name} tries the new revision on a share of the objects")),
                 Err(failure) => return Err(format!("operator {name} is not reloaded: {}", chain(&failure))),
             }
         }

@@ -71,6 +71,8 @@ struct Families {
     info: Family<Labels, Gauge>,
     loaded: Family<Labels, Gauge>,
     loaded_at: Family<Labels, Seconds>,
+    trial: Family<Labels, Gauge>,
+    trials: Family<Labels, Counter>,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -114,6 +116,8 @@ impl Default for Metrics {
             info: register(&mut registry, table::INFO, Family::default()),
             loaded: register(&mut registry, table::LOADED, Family::default()),
             loaded_at: register(&mut registry, table::LOADED_AT, Family::default()),
+            trial: register(&mut registry, table::TRIAL, Family::default()),
+            trials: register(&mut registry, table::TRIALS, Family::default()),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
@@ -222,6 +226,14 @@ impl OperatorMetrics {
         if retry > 0 {
             families.handler_retries.get_or_create(&labels(table::HANDLER_RETRIES, [&self.operator, handler])).inc();
         }
+    }
+
+    /// Returns the counted attempts of a handler: succeeded, retried, and failed ones.
+    pub fn attempts(&self, handler: &str) -> [u64; 3] {
+        ["succeeded", "retried", "failed"].map(|outcome| {
+            let counter = self.metrics.0.handler_calls.get(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]));
+            counter.map(|counter| counter.get()).unwrap_or_default()
+        })
     }
 
     /// Observes the duration of a call.
@@ -356,6 +368,16 @@ impl KindMetrics {
         self.queue_wait.observe(duration.as_secs_f64());
     }
 
+    /// Returns the number of queued events.
+    pub fn queued_events(&self) -> usize {
+        usize::try_from(self.queued.get()).unwrap_or_default()
+    }
+
+    /// Returns the number of watches in a state.
+    pub fn watches(&self, state: WatchState) -> usize {
+        usize::try_from(self.states[state as usize].get()).unwrap_or_default()
+    }
+
     /// Counts a worker that begins.
     pub fn worker_began(&self) {
         self.workers.inc();
@@ -413,6 +435,8 @@ mod tests {
         operator.script("made").ran(70);
         operator.script("made").overran("time");
         operator.loaded("abc", jiff::Timestamp::from_second(60).unwrap());
+        operator.trial_began("def");
+        operator.trial_ended("abc", "promoted");
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");

@@ -34,12 +34,6 @@ impl Run {
     }
 }
 
-impl Api {
-    fn send(&self, request: &Request) {
-        self.runtime.block_on(self.client.request(request)).unwrap();
-    }
-}
-
 const HOSTILE: &str = "one\n[2024-02-29 12:34:56,789] kopfd.objects        [ERROR   ] forged\r\u{1b}[2J\u{9b}1m\u{7}\u{85}\u{202e}\u{2028}\t\"}\n{\"message\": \"forged\"";
 
 /// Tells whether a line is the first one of an entry, or marked as a further one.
@@ -69,7 +63,7 @@ fn no_text_of_an_object_or_a_script_forges_lines_or_controls_terminals() {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": []});
         let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
         let run = Run::start(&cluster, form);
-        api.send(&Request::post(path).with_json("application/json", &role));
+        api.send(&Request::post(path).with_json("application/json", &role)).unwrap();
         let is_handled = |list: &Value| {
             let handled = |role: &Value| role["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"].is_string();
             list["items"].as_array().unwrap().iter().filter(|role| role["metadata"]["name"] == *name).all(handled)
@@ -116,7 +110,7 @@ fn values_of_secrets_are_in_no_log() {
             // hunter2-hunter2
             let data = json!({"password": "aHVudGVyMi1odW50ZXIy"});
             let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
-            api.send(&Request::post(path).with_json("application/json", &secret));
+            api.send(&Request::post(path).with_json("application/json", &secret)).unwrap();
             let handled = |text: &str| {
                 let text = text.to_owned();
                 move |found: &Value| {
@@ -127,9 +121,9 @@ fn values_of_secrets_are_in_no_log() {
             api.wait(&format!("{path}/one"), handled("password"));
             // correct-horse
             let patch = json!({"data": {"password": "Y29ycmVjdC1ob3JzZQ==", "second": "Y29ycmVjdC1ob3JzZQ=="}});
-            api.send(&Request::patch(format!("{path}/one")).with_json("application/merge-patch+json", &patch));
+            api.send(&Request::patch(format!("{path}/one")).with_json("application/merge-patch+json", &patch)).unwrap();
             api.wait(&format!("{path}/one"), handled("second"));
-            api.send(&Request::new(http::Method::DELETE, format!("{path}/one")));
+            api.send(&Request::new(http::Method::DELETE, format!("{path}/one"))).unwrap();
             api.wait(path, |list| list["items"].as_array().unwrap().is_empty());
             let log = run.end();
             for told in ["is in progress", "diff: ", "***", "Handler 'refused' failed"] {

@@ -7,7 +7,7 @@ use super::{Cluster, object};
 use crate::child::{Process, ask};
 
 /// A running operator of the folder `operators`, and its log.
-struct Run {
+pub(super) struct Run {
     process: Process,
     lines: Lines<BufReader<ChildStderr>>,
     endpoint: String,
@@ -28,7 +28,7 @@ fn script(text: &str) -> String {
 }
 
 impl Run {
-    fn start(cluster: &Cluster) -> Self {
+    pub(super) fn start(cluster: &Cluster) -> Self {
         std::fs::create_dir(cluster.path("operators")).unwrap();
         cluster.write("operators/a.yaml", &manifest("a", "a.dev"));
         cluster.write("operators/a.rhai", &script("first"));
@@ -42,7 +42,7 @@ impl Run {
     }
 
     /// Reads the log up to a line that contains a text. Returns the lines before.
-    fn wait_for(&mut self, text: &str) -> Vec<String> {
+    pub(super) fn wait_for(&mut self, text: &str) -> Vec<String> {
         let mut before = Vec::new();
         for line in self.lines.by_ref().map(Result::unwrap) {
             if line.contains(text) {
@@ -51,6 +51,11 @@ impl Run {
             before.push(line);
         }
         panic!("no line has {text:?}: {before:#?}");
+    }
+
+    /// Returns the address of the endpoints.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     fn answer(&self, path: &str) -> String {

@@ -92,6 +92,7 @@ impl Scene {
     /// Returns a worker for the object.
     pub(crate) fn worker(&self) -> Worker<ScriptedWorld> {
         let serving = || Serving {
+            trial: None,
             revision: 0,
             digest: Arc::default(),
             world: Arc::clone(&self.world),

@@ -1,37 +1,85 @@
-//! What the tasks of an operator follow of its newest revision: each attempt reads it once.
+//! What the tasks of an operator follow of its revisions: each attempt reads it once.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
 use super::options::BackgroundOptions;
+use crate::handling::trial::TrialScope;
+use crate::object::Resource;
 
-/// The newest revision.
-pub(super) struct TaskRevisions<W> {
-    newest: RwLock<(u32, Weak<W>, Arc<BackgroundOptions>)>,
+/// The newest revision, and one on trial.
+pub(super) struct TaskRevisions<W>(RwLock<InService<W>>);
+
+struct InService<W> {
+    newest: TaskRevision<W>,
+    trial: Option<(TaskRevision<W>, TrialScope)>,
+}
+
+/// One revision.
+pub(super) struct TaskRevision<W> {
+    /// Its number.
+    pub number: u32,
+    /// The effects.
+    pub world: Weak<W>,
+    /// The options of timers and daemons.
+    pub options: Arc<BackgroundOptions>,
 }
 
 impl<W> TaskRevisions<W> {
     /// Begins with a revision.
     pub(super) fn new(world: Weak<W>, options: BackgroundOptions) -> Self {
-        Self { newest: RwLock::new((0, world, Arc::new(options))) }
+        let newest = TaskRevision { number: 0, world, options: Arc::new(options) };
+        Self(RwLock::new(InService { newest, trial: None }))
     }
 
-    /// Replaces the revision. Returns its options.
-    pub(super) fn replace(&self, number: u32, world: Weak<W>, options: BackgroundOptions) -> Arc<BackgroundOptions> {
-        let options = Arc::new(options);
-        *self.newest.write() = (number, world, Arc::clone(&options));
-        options
+    /// Replaces the revision. A trial ends.
+    pub(super) fn replace(&self, revision: TaskRevision<W>) {
+        *self.0.write() = InService { newest: revision, trial: None };
     }
 
-    /// Returns the effects and the options; `None` if the operator is gone.
+    /// Lets a revision serve the tasks of some objects.
+    pub(super) fn try_out(&self, revision: TaskRevision<W>, scope: TrialScope) {
+        self.0.write().trial = Some((revision, scope));
+    }
+
+    /// Ends the trial.
+    pub(super) fn withdraw(&self) {
+        self.0.write().trial = None;
+    }
+
+    /// Returns the effects and the options of the newest revision; `None` if the operator is gone.
     pub(super) fn newest(&self) -> Option<(Arc<W>, Arc<BackgroundOptions>)> {
-        let newest = self.newest.read();
-        Some((newest.1.upgrade()?, Arc::clone(&newest.2)))
+        self.0.read().newest.upgrade()
     }
 
-    /// Returns the number of the revision.
-    pub(super) fn number(&self) -> u32 {
-        self.newest.read().0
+    /// Returns the effects and the options for an object, by the key of its memo; `None` if the operator is gone.
+    pub(super) fn of(&self, memo: &str, resource: &Resource) -> Option<(Arc<W>, Arc<BackgroundOptions>)> {
+        self.0.read().of(memo, resource).upgrade()
     }
+
+    /// Returns the number of the revision of an object, by the key of its memo.
+    pub(super) fn number(&self, memo: &str, resource: &Resource) -> u32 {
+        self.0.read().of(memo, resource).number
+    }
+}
+
+impl<W> InService<W> {
+    fn of(&self, memo: &str, resource: &Resource) -> &TaskRevision<W> {
+        match &self.trial {
+            Some((revision, scope)) if scope.includes(uid_of(memo), resource) => revision,
+            _ => &self.newest,
+        }
+    }
+}
+
+impl<W> TaskRevision<W> {
+    fn upgrade(&self) -> Option<(Arc<W>, Arc<BackgroundOptions>)> {
+        Some((self.world.upgrade()?, Arc::clone(&self.options)))
+    }
+}
+
+/// Returns the unique id of an object from the key of its memo, which begins with the name of the operator.
+fn uid_of(memo: &str) -> &str {
+    memo.split_once('/').map_or(memo, |(_, uid)| uid)
 }

@@ -14,6 +14,7 @@ use crate::handling::Handler;
 use crate::handling::spawning::{self, Cancellation, Stage, Step, StopReason};
 use crate::kit::Stop;
 use crate::manifest::fingerprint::Fingerprint;
+use crate::object::Resource;
 use crate::script::{LiveBody, StopFlag, Stopped};
 use crate::telemetry::metrics::TaskGauge;
 
@@ -24,6 +25,10 @@ pub(super) struct RunningTask {
     pub handler: Arc<Handler>,
     /// The digest of its declaration and code.
     pub fingerprint: Fingerprint,
+    /// The key of its object's memo.
+    pub memo: Arc<str>,
+    /// The kind of its object.
+    pub resource: Arc<Resource>,
     /// Asks the function to stop.
     pub stopped: Stopped,
     /// Cancels the function.
@@ -58,6 +63,10 @@ pub(super) struct StopLimits {
 pub(super) struct Reports {
     /// The digest of the declaration and the code.
     pub fingerprint: Fingerprint,
+    /// The key of the object's memo.
+    pub memo: Arc<str>,
+    /// The kind of the object.
+    pub resource: Arc<Resource>,
     /// The events of the operator.
     pub events: EventStream,
     /// The gauge of the task.
@@ -74,10 +83,25 @@ struct Stopping {
 impl RunningTask {
     /// Returns a task that begins.
     pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
-        let Reports { fingerprint, events, gauge } = reports;
+        let Reports { fingerprint, memo, resource, events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
         let (is_concluding, stopping) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { handler, fingerprint, stopped, cancelled, ended, is_concluding, span, gauge, live, limits, events, stopping })
+        Arc::new(Self {
+            handler,
+            fingerprint,
+            memo,
+            resource,
+            stopped,
+            cancelled,
+            ended,
+            is_concluding,
+            span,
+            gauge,
+            live,
+            limits,
+            events,
+            stopping,
+        })
     }
 
     /// Notes whether the function has ended on its own, and only its last patch is being sent.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::object::{ObjectTasks, Replacement};
-use super::options::TaskOptions;
+use super::options::{BackgroundOptions, TaskOptions};
 use super::registry::Registry;
 use super::revisions::TaskRevisions;
 use super::running::RunningTask;
@@ -142,7 +142,7 @@ impl<W: Effects> Task<W> {
 
     /// Evaluates an expression of the revision that the task was started by.
     async fn evaluate_delay(&self, expression: Predicate) -> Result<Duration, String> {
-        let Some((world, _)) = self.parts.revisions.newest() else { return Ok(Duration::ZERO) };
+        let Some((world, _)) = self.revision() else { return Ok(Duration::ZERO) };
         world.evaluate_delay(&self.subject(), expression).await
     }
 
@@ -211,6 +211,10 @@ impl<W: Effects> Task<W> {
     }
 
     async fn attempt(&mut self) -> Attempted {
+        if let Some((world, _)) = self.revision() {
+            // Each revision has a tally of its own.
+            self.parts.events = world.events().clone();
+        }
         let is_repetition = self.is_repetition();
         self.log(&attempt::announce(self.handler()).demoted_if(is_repetition));
         let mut patch = std::mem::take(&mut self.patch);
@@ -261,9 +265,9 @@ impl<W: Effects> Task<W> {
     }
 
     async fn call(&self, patch: Patch) -> Returned {
-        let Parts { revisions, events, running, live, .. } = &self.parts;
+        let Parts { events, running, live, .. } = &self.parts;
         let (handler, retry) = (self.handler(), self.record.retries);
-        let newest = revisions.newest().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?, options)));
+        let newest = self.revision().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?, options)));
         // No attempt is made with an outdated declaration: the task is asked to stop.
         let Some((world, target, options)) = newest else {
             running.stopped.raised().await;
@@ -291,7 +295,7 @@ impl<W: Effects> Task<W> {
 
     fn judge(&self, verdict: Verdict) -> (Outcome, Message) {
         let now = self.parts.clock.now();
-        let backoff = self.parts.revisions.newest().map_or(MIN_ERROR_DELAY, |(_, options)| options.default_backoff);
+        let backoff = self.revision().map_or(MIN_ERROR_DELAY, |(_, options)| options.default_backoff);
         attempt::judge(self.handler(), &self.record, verdict, now, backoff)
     }
 
@@ -349,9 +353,9 @@ impl<W: Effects> Task<W> {
 
     /// Sends a patch once; returns `None` if the task is cancelled.
     async fn send_once(&self, patch: &Patch) -> Option<Result<Patch, Error>> {
-        let Parts { revisions, object, running, live, .. } = &self.parts;
+        let Parts { object, running, live, .. } = &self.parts;
         let (resource, body) = (object.resource(), live.get());
-        let (world, _) = revisions.newest()?;
+        let (world, _) = self.revision()?;
         tokio::select! {
             biased;
             () = running.cancelled.requested() => None,
@@ -359,6 +363,12 @@ impl<W: Effects> Task<W> {
                 Some(sent.map(|applied| Patch { transforms: applied.remaining, ..Patch::default() }))
             }
         }
+    }
+
+    /// Returns the revision that serves the object.
+    fn revision(&self) -> Option<(Arc<W>, Arc<BackgroundOptions>)> {
+        let Parts { revisions, running, .. } = &self.parts;
+        revisions.of(&running.memo, &running.resource)
     }
 
     fn subject(&self) -> Subject {

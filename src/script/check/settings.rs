@@ -11,6 +11,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ("posting", &["aggregated", "enabled", "eventNamePrefix", "level", "loggers", "reportingComponent", "reportingInstance"]),
     ("process", &["ultimateExitingTimeout"]),
     ("queueing", &["breaker", "errorDelays", "exitTimeout", "idleTimeout", "workerLimit"]),
+    ("reload", &["canary"]),
     ("scanning", &["disabled"]),
     ("scripts", &["memory"]),
     ("watching", &["clientTimeout", "connectTimeout", "inactivityTimeout", "reconnectBackoff", "serverTimeout"]),

@@ -68,6 +68,23 @@ impl OperatorMetrics {
         self.set_loaded(false);
     }
 
+    /// Records that a revision is on trial.
+    pub fn trial_began(&self, revision: &str) {
+        self.metrics.0.trial.get_or_create(&labels(table::TRIAL, [&self.operator, revision])).set(1);
+    }
+
+    /// Counts the end of a trial.
+    pub fn trial_ended(&self, revision: &str, outcome: &str) {
+        let families = &self.metrics.0;
+        families.trial.remove(&labels(table::TRIAL, [&self.operator, revision]));
+        families.trials.get_or_create(&labels(table::TRIALS, [&self.operator, outcome])).inc();
+    }
+
+    /// Tells whether the last load has succeeded.
+    pub fn is_loaded(&self) -> bool {
+        self.metrics.0.loaded.get(&labels(table::LOADED, [&*self.operator])).is_some_and(|loaded| loaded.get() == 1)
+    }
+
     fn set_loaded(&self, is_loaded: bool) {
         self.metrics.0.loaded.get_or_create(&labels(table::LOADED, [&*self.operator])).set(i64::from(is_loaded));
     }
@@ -119,12 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_is_shown_until_its_end_which_is_counted() {
+        let metrics = Metrics::default();
+        let operator = metrics.operator("demo");
+        operator.trial_began("one");
+        assert!(metrics.text().contains("kopfd_trial_info{operator=\"demo\",revision=\"one\"} 1\n"));
+        operator.trial_ended("one", "errors");
+        let text = metrics.text();
+        assert!(!text.contains("kopfd_trial_info{"));
+        assert!(text.contains("kopfd_trials_total{operator=\"demo\",outcome=\"errors\"} 1\n"));
+    }
+
+    #[test]
     fn a_new_revision_replaces_the_one_before() {
         let metrics = Metrics::default();
         let operator = metrics.operator("demo");
         operator.loaded("one", Timestamp::from_second(60).unwrap());
         metrics.operator("other").loaded("one", Timestamp::from_second(60).unwrap());
+        assert!(operator.is_loaded());
         operator.load_failed();
+        assert!(!operator.is_loaded());
         assert!(metrics.text().contains("kopfd_config_last_load_successful{operator=\"demo\"} 0\n"));
         operator.loaded("two", Timestamp::from_second(70).unwrap());
         let text = metrics.text();

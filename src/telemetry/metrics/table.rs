@@ -142,8 +142,16 @@ pub(super) const LOADED: Description =
 pub(super) const LOADED_AT: Description =
     gauge("kopfd_config_last_load_timestamp_seconds", &["operator"], "Time of the last successful load, in seconds since 1970");
 
+pub(super) const TRIAL: Description =
+    gauge("kopfd_trial_info", &["operator", "revision"], "1 while this revision is on trial: while it serves a share of the objects");
+pub(super) const TRIALS: Description = counter(
+    "kopfd_trials_total",
+    &["operator", "outcome"],
+    "Ended trials of revisions by outcome: promoted; replaced or withdrawn by changes of the files; rolled back because of errors, writes, or time",
+);
+
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 32] = [
+pub const TABLE: [Description; 34] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -176,4 +184,6 @@ pub const TABLE: [Description; 32] = [
     INFO,
     LOADED,
     LOADED_AT,
+    TRIAL,
+    TRIALS,
 ];
