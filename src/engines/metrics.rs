@@ -82,7 +82,9 @@ impl MetricsSink {
     }
 
     fn slowed(&self, uid: &str, handlers: &[String]) {
-        handlers.iter().for_each(|handler| self.metrics.looped(handler));
+        for handler in handlers {
+            self.metrics.looped(handler);
+        }
         let mut state = self.state.lock();
         state.slowed.insert(uid.to_owned());
         self.metrics.slowed(state.slowed.len());

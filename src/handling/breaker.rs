@@ -261,7 +261,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const THRESHOLD: Threshold = Threshold { cycles: 3, period: Duration::from_secs(60), max_delay: Duration::from_secs(5) };
+    const THRESHOLD: Threshold = Threshold { cycles: 3, period: Duration::from_mins(1), max_delay: Duration::from_secs(5) };
 
     /// A breaker, and the time in milliseconds.
     #[derive(Default)]

@@ -86,7 +86,9 @@ impl RecentCycles {
         state.revision = begun.revision;
         let has_written = !versions.is_empty();
         if ended.echo.is_none() {
-            versions.into_iter().for_each(|version| state.note(version));
+            for version in versions {
+                state.note(version);
+            }
         }
         let is_at_rest = is_last && state.versions.is_empty();
         let effect = effect(ended, has_written, is_at_rest);
@@ -105,7 +107,9 @@ impl RecentCycles {
     /// Records the versions of a write beside the cycles.
     pub fn note(&mut self, versions: &[String]) {
         if let Some(state) = &mut self.0 {
-            versions.iter().for_each(|version| state.note(version));
+            for version in versions {
+                state.note(version);
+            }
         }
     }
 
@@ -222,7 +226,7 @@ mod tests {
     use crate::handling::Lifecycle;
     use crate::reactor::cycle::Sent;
 
-    const THRESHOLD: Threshold = Threshold { cycles: 2, period: Duration::from_secs(60), max_delay: Duration::from_secs(60) };
+    const THRESHOLD: Threshold = Threshold { cycles: 2, period: Duration::from_mins(1), max_delay: Duration::from_mins(1) };
 
     fn now() -> Timestamp {
         Timestamp::UNIX_EPOCH

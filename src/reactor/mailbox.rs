@@ -255,7 +255,7 @@ mod tests {
         let mailbox = Arc::new(Mailbox::default());
         let pause = |mailbox: Arc<Mailbox>| async move {
             let began = tokio::time::Instant::now();
-            mailbox.pause(Duration::from_secs(60), |event| &*event.raw == "urgent").await;
+            mailbox.pause(Duration::from_mins(1), |event| &*event.raw == "urgent").await;
             began.elapsed().as_secs()
         };
         mailbox.put(event("own"));
@@ -290,7 +290,7 @@ mod tests {
             sender.put(event("urgent"));
         };
         let began = tokio::time::Instant::now();
-        tokio::join!(mailbox.pause(Duration::from_secs(60), |event| &*event.raw == "urgent"), send);
+        tokio::join!(mailbox.pause(Duration::from_mins(1), |event| &*event.raw == "urgent"), send);
         assert_eq!(began.elapsed().as_secs(), 5);
     }
 

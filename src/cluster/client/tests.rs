@@ -120,8 +120,7 @@ async fn sent_with_budget(requests: Option<Rate>, numbers: std::ops::Range<usize
     let client = script.client_with(Networking { requests, ..Networking::default() }, Watching::default()).await;
     let requests: Vec<_> = numbers.map(|number| Request::get(format!("/{number}"))).collect();
     futures::future::join_all(requests.iter().map(|request| client.request(request))).await;
-    let sent = sent.lock().clone();
-    sent
+    std::mem::take(&mut *sent.lock())
 }
 
 #[tokio::test(start_paused = true)]
