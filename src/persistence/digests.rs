@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+use sha2::Sha256;
 
 use crate::object::Body;
 use crate::object::secret::{FIELDS, HIDDEN, is_secret};
@@ -20,9 +21,6 @@ const SCHEME: &str = "hmac-sha256:";
 
 /// Shorter keys could be guessed.
 const MIN_KEY: usize = 32;
-
-/// The block size of SHA-256, to which keys of HMAC are padded.
-const BLOCK: usize = 64;
 
 /// What the last handled essence of a Secret contains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -243,19 +241,11 @@ fn hmac(key: &[u8], texts: &[&[u8]]) -> [u8; 32] {
 }
 
 fn hmac_of<'m>(key: &[u8], message: impl IntoIterator<Item = &'m [u8]>) -> [u8; 32] {
-    let mut block = [0; BLOCK];
-    if key.len() > BLOCK {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
+    for piece in message {
+        mac.update(piece);
     }
-    let mut inner = Sha256::new();
-    inner.update(block.map(|byte| byte ^ 0x36));
-    message.into_iter().for_each(|piece| inner.update(piece));
-    let mut outer = Sha256::new();
-    outer.update(block.map(|byte| byte ^ 0x5c));
-    outer.update(inner.finalize());
-    outer.finalize().into()
+    mac.finalize().into_bytes().into()
 }
 
 #[cfg(test)]
@@ -301,7 +291,7 @@ mod tests {
             ),
         ];
         for (key, message, expected) in cases {
-            let digits: String = hmac_of(key, [message]).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = hmac_of(key, [message]).iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
             assert_eq!(digits, expected);
             let (one, other) = message.split_at(message.len() / 2);
             assert_eq!(hmac_of(key, [one, other]), hmac_of(key, [message]), "the pieces do not matter");

@@ -450,7 +450,8 @@ impl<W: Effects> Worker<W> {
         match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch).await {
             Ok(applied) => retry_state.recent.note(&applied.versions),
             Err(error) => {
-                self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &chain(&error)))))
+                let text = chain(&error);
+                self.log_message(&Message::warning(format!("Failed to write a condition: {}", secret::hidden(begun.body, &text))));
             }
         }
     }
