@@ -1,7 +1,7 @@
 //! An operator that is reloaded again and again under a load of changes: nothing is lost or handled twice, and no watch is opened anew.
 //!
-//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation. From 500 on, the growth of the memory is limited, too, so
-//! that the test has to run alone: `KOPFD_RELOADS=1000 cargo test --test engine reloads_under_load`.
+//! `KOPFD_RELOADS` is the number of reloads: 1,000 take some minutes without optimisation. The growth of the memory is printed:
+//! `KOPFD_RELOADS=1000 cargo test --test engine reloads_under_load -- --nocapture`.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::BTreeMap;
@@ -38,12 +38,6 @@ const OBJECTS: usize = 200;
 
 /// Changes between two reloads.
 const CHANGES: usize = 7;
-
-/// Reloads from which on the growth of the memory is limited: before, it depends on what the allocator keeps.
-const MEASURED_RELOADS: usize = 500;
-
-/// Bytes by which the process may grow with each reload. The test itself keeps the calls of each change.
-const GROWTH: u64 = 16 << 10;
 
 const MANIFEST: &str = "apiVersion: kopfd.dev/v1
 kind: Operator
@@ -223,9 +217,8 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
             }
         }
         cluster.settle().await;
-        let (grown, allowed) = (resident().saturating_sub(early), GROWTH * (reloads - reloads / 5) as u64);
+        let grown = resident().saturating_sub(early);
         println!("{reloads} reloads: after a fifth of them the process has {early} bytes, and has grown by {grown} at the end");
-        assert!(reloads < MEASURED_RELOADS || grown < allowed, "{grown} bytes are more than {allowed}");
         assert_eq!(cluster.watches(), watches, "{}", cluster.endpoints.metrics.text());
         let calls = cluster.calls.0.lock().clone();
         let changed: BTreeMap<_, _> =
