@@ -6,7 +6,7 @@ use kopfd::cluster::Request;
 use kopfd::kit::visible;
 use serde_json::{Value, json};
 
-use super::{Api, Cluster};
+use super::Cluster;
 use crate::child::{LIMIT, Process};
 
 const FORMS: [&str; 3] = ["plain", "full", "json"];
