@@ -80,7 +80,7 @@ fn an_address_without_an_operator_is_explained() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (code, printed, problem) = status(&cluster, &[&format!("http://{closed}")], &[]);
     let expected =
-        format!("error: no answer from http://{closed}/status: nothing listens there\nhint: start the operator with `--liveness=");
+        format!("error: no answer from http://{closed}/status: nothing listens there\n  hint: start the operator with `--liveness=");
     assert!(code == Some(1) && printed.is_empty() && problem.starts_with(&expected), "{code:?} {problem}");
 
     let answers = [
