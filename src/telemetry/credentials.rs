@@ -12,10 +12,12 @@ use regex::{Captures, Regex};
 const HIDDEN: &str = "***";
 
 /// Occurs in every text with a credential: other texts are not searched any further.
-static SUSPICIOUS: LazyLock<Regex> = LazyLock::new(|| regex(r"://|eyJ|[?&]|(?i:authorization|bearer)"));
+static SUSPICIOUS: LazyLock<Regex> = LazyLock::new(|| regex(r"://|eyJ|(?i:authorization|bearer|(?:key|secret|passwo?r?d|pwd|token)=)"));
 
-/// The user and the password before the host of an address.
-static USER: LazyLock<Regex> = LazyLock::new(|| regex(r#"(?P<kept>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>]+@"#));
+/// The user and the password before the host of an address. A password may have unescaped characters that end the host elsewhere; a number
+/// before a slash is a port.
+static USER: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"(?P<kept>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'<>:]*:[0-9]*[^\s"'<>/0-9][^\s"'<>]*|[^\s/?#"'<>]+)@"#));
 
 /// A header with its value, also as `Debug` or JSON prints it; the scheme is kept.
 static HEADER: LazyLock<Regex> = LazyLock::new(|| {
@@ -26,10 +28,9 @@ static HEADER: LazyLock<Regex> = LazyLock::new(|| {
 static BEARER: LazyLock<Regex> =
     LazyLock::new(|| regex(r"(?i)(?P<kept>\bbearer\s+)(?:[A-Za-z]*[0-9._~+/=-][A-Za-z0-9._~+/=-]{5,}|[A-Za-z]{24,})"));
 
-/// A parameter of an address.
-static PARAMETER: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r#"(?i)(?P<kept>[?&](?:access_?token|api_?key|client_?secret|id_?token|passw(?:or)?d|refresh_?token|secret|token)=)[^&\s"'#]+"#)
-});
+/// A parameter of an address, or a setting of a command line or an environment: `?access_token=…`, `--password=…`, `SECRET=…`.
+static ASSIGNMENT: LazyLock<Regex> =
+    LazyLock::new(|| regex(r#"(?i)(?P<kept>(?:access_?key|api_?key|client_?secret|passw(?:or)?d|pwd|secret|token)=\\?["']?)[^&\s"'#]+"#));
 
 /// A JSON web token, as service accounts have them.
 static WEB_TOKEN: LazyLock<Regex> = LazyLock::new(|| regex(r"(?P<kept>)\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"));
@@ -44,7 +45,7 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut text = Cow::Borrowed(text);
-    for (pattern, end) in [(&USER, "@"), (&HEADER, ""), (&BEARER, ""), (&PARAMETER, ""), (&WEB_TOKEN, "")] {
+    for (pattern, end) in [(&USER, "@"), (&HEADER, ""), (&BEARER, ""), (&ASSIGNMENT, ""), (&WEB_TOKEN, "")] {
         let hide = |found: &Captures<'_>| format!("{}{HIDDEN}{end}", &found["kept"]);
         let replaced = match pattern.replace_all(&text, hide) {
             Cow::Owned(replaced) => Some(replaced),
@@ -75,6 +76,10 @@ mod tests {
             ("cannot reach https://admin:s3cr3t@example.com:6443/api", "cannot reach https://***@example.com:6443/api"),
             ("proxy http://s3cr3t@proxy:3128", "proxy http://***@proxy:3128"),
             ("postgres://user:s3:cr@3t@db/main", "postgres://***@db/main"),
+            ("amqp://user:s3/cr3t?#@queue/main", "amqp://***@queue/main"),
+            ("amqp://:1s3cr3t@queue", "amqp://***@queue"),
+            ("helm upgrade --password=s3cr3t --set a=b", "helm upgrade --password=*** --set a=b"),
+            (r#"PGPASSWORD="s3cr3t""#, r#"PGPASSWORD="***""#),
             ("Authorization: Basic czNjcjN0OmE=", "Authorization: Basic ***"),
             ("authorization: Bearer s3cr3t", "authorization: Bearer ***"),
             ("Proxy-Authorization: s3cr3t", "Proxy-Authorization: ***"),
@@ -98,6 +103,8 @@ mod tests {
         let texts = [
             "Handler 'f' succeeded.",
             "https://example.com/@user/package?page=2&size=3",
+            "https://example.com:8443/@user/package",
+            "tokens=3, secrets: 4, a=b",
             "the bearer authentication is not configured",
             "authorization of the request has failed",
             "mail somebody@example.com",
