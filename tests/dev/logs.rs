@@ -30,7 +30,9 @@ spec:
 ";
 
 const SCRIPT: &str = r#"
-fn made(body, patch, name) {
+fn made(body, patch, name, logger) {
+    logger.info(`${body.data} is ${base64::decode(body.data.password)}`);
+    print(body.data.password);
     patch.metadata.labels.made = "yes";
     patch.data.password = base64::encode("correct" + "-horse");
     k8s::apply(#{apiVersion: "v1", kind: "Secret", metadata: #{name: name + "-copy", labels: #{copied: "yes"}}, data: body.data});
