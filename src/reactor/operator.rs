@@ -453,7 +453,9 @@ impl Revising for RunningOperator {
 
 impl RunningOperator {
     async fn replace(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+        let running = self.reviser.newest();
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
+        let program = program.after(running.world.scripts().installed.program());
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
             self.metrics.loaded(&revision, self.now());

@@ -1,6 +1,6 @@
 //! The texts of all scripts of one operator, read and checked once, so that all script threads compile the same texts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
@@ -40,6 +40,22 @@ impl Program {
         sha256(std::iter::once(manifest).chain(files).chain(definitions)).chars().take(REVISION).collect()
     }
 
+    /// Returns the program with the recent calls of the API by the functions of the program before it: a function is known by its id, and
+    /// several functions with one id by their order.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        let mut rates: BTreeMap<&str, VecDeque<&Arc<CallRate>>> = BTreeMap::new();
+        for (binding, rate) in before.declaration.bindings.iter().zip(&before.call_rates) {
+            rates.entry(&binding.id).or_default().push_back(rate);
+        }
+        for (binding, rate) in self.declaration.bindings.iter().zip(&mut self.call_rates) {
+            if let Some(earlier) = rates.get_mut(binding.id.as_str()).and_then(VecDeque::pop_front) {
+                *rate = Arc::clone(earlier);
+            }
+        }
+        self
+    }
+
     /// Returns a digest of the code of a binding: of its text, and of all files that it depends on.
     pub fn digest_of_binding(&self, number: usize) -> String {
         match self.declaration.bindings.get(number).map(|binding| &binding.code) {
@@ -73,6 +89,39 @@ pub fn name_of(file: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
+    use serde_json::Value;
+
+    use crate::kit::source::SourcePosition;
+    use crate::script::declaration::{Binding, BindingKind, Limits};
+
+    #[test]
+    fn recent_calls_of_the_api_are_those_of_the_function_in_the_program_before() {
+        let program = |ids: &[&str]| {
+            let bindings = ids.iter().map(|id| Binding { id: (*id).to_owned(), ..binding() }).collect();
+            Program {
+                declaration: Declaration { bindings, ..Declaration::default() },
+                call_rates: ids.iter().map(|_| Arc::default()).collect(),
+                ..Program::default()
+            }
+        };
+        let before = program(&["a", "b", "b"]);
+        let after = program(&["b", "new", "b", "a", "b"]).after(&before);
+        let earlier = after.call_rates.iter().map(|rate| before.call_rates.iter().position(|one| Arc::ptr_eq(one, rate)));
+        assert_eq!(earlier.collect::<Vec<_>>(), [Some(1), None, Some(2), Some(0), None]);
+    }
+
+    fn binding() -> Binding {
+        Binding {
+            id: String::new(),
+            code: Code::Function { file: PathBuf::from("a.rhai"), name: "f".to_owned() },
+            kind: BindingKind::Change,
+            limits: Limits::default(),
+            place: SourcePosition::default(),
+            param: Value::Null,
+        }
+    }
 
     #[test]
     fn a_revision_is_that_of_the_manifest_and_all_scripts() {
