@@ -98,12 +98,14 @@ fn cases(group: &str) -> Vec<Case> {
 /// The object that a hostile user of the cluster has written.
 fn hostile_object() -> Value {
     let list: Vec<u64> = (0..20_000).collect();
+    // Without a pattern, so that an automaton meets new states all the time.
+    let bits: String = (0_u64..400_000).map(|n| if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0 { '0' } else { '1' }).collect();
     json!({
         "apiVersion": "example.com/v1", "kind": "Example",
         "metadata": {"name": "obj", "namespace": "ns", "uid": "u-1"},
         "spec": {
             "size": 3, "text": "x".repeat(1 << 20), "lines": "ab\n".repeat(300_000), "list": list,
-            "digits": "0123456789".repeat(100_000), "huge": i64::MAX, "format": "%1000000000d", "find": "", "pattern": ".*?y|x",
+            "digits": "0123456789".repeat(100_000), "bits": bits, "huge": i64::MAX, "format": "%1000000000d", "find": "", "pattern": ".*?y|x",
         },
     })
 }

@@ -5,8 +5,10 @@ use std::fmt;
 use rhai::EvalAltResult;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use tokio::sync::Semaphore;
 
 use super::allocator;
+use super::context::{Context, unless_ended};
 use super::declaration::Limit;
 use super::fiber;
 use super::progress_hook;
@@ -45,6 +47,33 @@ pub(super) fn pause() -> Result<(), Box<EvalAltResult>> {
     }
     let ended = fiber::with_budget(|budget| budget.check().err()).flatten();
     Err(ended.unwrap_or_else(|| Failure::host("internal", "the call has ended").into()))
+}
+
+/// Runs a long function on another thread, and lets other scripts run meanwhile, except those about the same object. The function ends by
+/// itself: if the call ends before, its result is lost.
+///
+/// # Errors
+/// If the call must end.
+pub(super) fn elsewhere<T: Send + 'static>(
+    context: &Context,
+    places: &'static Semaphore,
+    function: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Box<EvalAltResult>> {
+    let budget = context.budget();
+    budget.check()?;
+    let run = async {
+        let place = places.acquire().await.expect("the semaphore is never closed");
+        let run = move || {
+            let _place = place;
+            function()
+        };
+        tokio::task::spawn_blocking(run).await
+    };
+    budget.set_preempted(true);
+    let ended = fiber::wait(unless_ended(budget, run));
+    budget.set_preempted(false);
+    budget.begin_slice();
+    ended?.map_err(|_| Failure::host("internal", "the function has failed").into())
 }
 
 /// Returns the beginning of a text, for an error message.

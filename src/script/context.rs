@@ -316,7 +316,11 @@ fn prepare_wait(context: &Context) -> Result<&Budget, Box<EvalAltResult>> {
     Ok(budget)
 }
 
-async fn unless_ended<F: Future>(budget: &Budget, future: F) -> Result<F::Output, Box<EvalAltResult>> {
+/// Waits for a future, unless the call must end before.
+///
+/// # Errors
+/// If the call must end.
+pub(super) async fn unless_ended<F: Future>(budget: &Budget, future: F) -> Result<F::Output, Box<EvalAltResult>> {
     tokio::select! {
         biased;
         ending = budget.ended() => Err(ending),

@@ -12,6 +12,7 @@ pub(super) mod moments;
 mod options;
 mod random;
 pub(super) mod regexp;
+mod searching;
 mod sized;
 pub(super) mod sleep;
 mod subhandling;

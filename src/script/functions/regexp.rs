@@ -8,6 +8,7 @@ use regex::{Regex, RegexBuilder};
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
+use super::searching::{Pattern, Searches, Wanted};
 use crate::script::allocator;
 use crate::script::bounded::{self, Text};
 use crate::script::declaration::Limit;
@@ -37,66 +38,67 @@ pub(crate) fn register(engine: &mut Engine) {
     let two: [(&str, Function<2>); 3] = [("is_match", is_match), ("find", find), ("find_all", find_all)];
     for (name, function) in two {
         let patterns = patterns.clone();
-        let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic| placed(&native, function(&patterns, [a, b]));
+        let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic| {
+            placed(&native, Searches::of(&native, &patterns).and_then(|searches| function(&searches, [a, b])))
+        };
         FuncRegistration::new(name).set_into_module(&mut module, call);
     }
     let call = move |native: NativeCallContext<'_>, a: Dynamic, b: Dynamic, c: Dynamic| {
-        let max = native.engine().max_string_size();
-        placed(&native, replace(&patterns, [a, b, c], max))
+        placed(&native, Searches::of(&native, &patterns).and_then(|searches| replace(&searches, [a, b, c])))
     };
     FuncRegistration::new("replace").set_into_module(&mut module, call);
     engine.register_static_module("regex", module.into());
 }
 
-type Function<const N: usize> = fn(&Patterns, [Dynamic; N]) -> Result<Dynamic, Thrown>;
+type Function<const N: usize> = fn(&Searches<'_>, [Dynamic; N]) -> Result<Dynamic, Thrown>;
 
 /// `regex::is_match(pattern, text)`: whether the pattern matches anywhere in the text.
-fn is_match(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
-    let regex = patterns.compiled("regex::is_match", &pattern)?;
-    Ok(regex.is_match(&text("regex::is_match", "the second argument", &given)?).into())
+fn is_match(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let search = searches.prepare("regex::is_match", &pattern, &given)?;
+    Ok(search.run(|regex, text| regex.is_match(text))?.into())
 }
 
 /// `regex::find(pattern, text)`: the first part of the text that matches; `()` if there is none.
-fn find(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
-    let regex = patterns.compiled("regex::find", &pattern)?;
-    let text = text("regex::find", "the second argument", &given)?;
-    Ok(regex.find(&text).map_or(Dynamic::UNIT, |found| found.as_str().into()))
+fn find(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let search = searches.prepare("regex::find", &pattern, &given)?;
+    let found = search.run(|regex, text| regex.find(text).map(|found| found.range()))?;
+    Ok(found.map_or(Dynamic::UNIT, |range| search.text[range].into()))
 }
 
 /// `regex::find_all(pattern, text)`: an array of all parts of the text that match, which do not overlap.
-fn find_all(patterns: &Patterns, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
-    let regex = patterns.compiled("regex::find_all", &pattern)?;
-    let text = text("regex::find_all", "the second argument", &given)?;
+fn find_all(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
+    let search = searches.prepare("regex::find_all", &pattern, &given)?;
     let mut all = Array::new();
-    for found in regex.find_iter(&text) {
+    search.each(Wanted::Whole, |groups| {
+        let found = &search.text[groups.whole()];
+        if all.len() >= searches.max_items {
+            return Err(bounded::refused(Limit::ArraySize));
+        }
         bounded::reserve(found.len() + BYTES_PER_ITEM)?;
-        all.push(found.as_str().into());
-        // Each search takes linear time, and there are up to as many as the text is long.
-        bounded::pause()?;
-    }
+        all.push(found.into());
+        Ok(())
+    })?;
     Ok(all.into())
 }
 
 /// `regex::replace(pattern, text, with)`: the text with every match replaced; `$1` and `${name}` mean groups, `$$` a dollar.
-fn replace(patterns: &Patterns, [pattern, given, with]: [Dynamic; 3], max: usize) -> Result<Dynamic, Thrown> {
-    let regex = patterns.compiled("regex::replace", &pattern)?;
+fn replace(searches: &Searches<'_>, [pattern, given, with]: [Dynamic; 3]) -> Result<Dynamic, Thrown> {
     let with = text("regex::replace", "the replacement", &with)?;
-    let text = text("regex::replace", "the second argument", &given)?;
-    let (mut replaced, mut end) = (Text::up_to(max), 0);
+    let search = searches.prepare("regex::replace", &pattern, &given)?;
+    let text = &search.text;
+    let (mut replaced, mut end) = (Text::up_to(searches.max_text), 0);
     let push =
         |replaced: &mut Text, part: &str| if replaced.push(part.as_bytes()) { Ok(()) } else { Err(bounded::refused(Limit::StringSize)) };
-    for captures in regex.captures_iter(&text) {
-        let whole = captures.get_match();
-        push(&mut replaced, &text[end..whole.start()])?;
-        let longest = captures.iter().flatten().map(|group| group.len()).max().unwrap_or_default();
+    search.each(Wanted::Groups, |groups| {
+        let whole = groups.whole();
+        push(&mut replaced, &text[end..whole.start])?;
+        let longest = groups.0.iter().flatten().map(ExactSizeIterator::len).max().unwrap_or_default();
         // A replacement refers to a group at most once in two bytes.
         bounded::reserve((with.len() / 2 + 1).saturating_mul(longest + 2))?;
-        let mut expanded = String::new();
-        captures.expand(&with, &mut expanded);
-        push(&mut replaced, &expanded)?;
-        end = whole.end();
-        bounded::pause()?;
-    }
+        push(&mut replaced, &groups.expanded(search.regex(), text, &with))?;
+        end = whole.end;
+        Ok(())
+    })?;
     push(&mut replaced, &text[end..])?;
     Ok(replaced.into_string().into())
 }
@@ -120,29 +122,35 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
 
 /// The compiled patterns.
 #[derive(Clone, Default)]
-struct Patterns(Rc<RefCell<Cache>>);
+pub(super) struct Patterns(Rc<RefCell<Cache>>);
 
 #[derive(Default)]
 struct Cache {
-    compiled: HashMap<String, Regex>,
+    compiled: HashMap<String, Pattern>,
     /// The bytes that were allocated for them.
     bytes: usize,
 }
 
 impl Patterns {
-    fn compiled(&self, function: &str, pattern: &Dynamic) -> Result<Regex, Thrown> {
-        let pattern = text(function, "the pattern", pattern)?;
-        if let Some(regex) = self.0.borrow().compiled.get(&pattern) {
-            return Ok(regex.clone());
+    /// Returns a compiled pattern.
+    ///
+    /// # Errors
+    /// If it is no text, or no valid pattern.
+    pub(super) fn compiled(&self, function: &str, pattern: &Dynamic) -> Result<Pattern, Thrown> {
+        let text = text(function, "the pattern", pattern)?;
+        if let Some(known) = self.0.borrow().compiled.get(&text) {
+            return Ok(known.clone());
         }
         let before = allocator::running().live;
-        let regex = compile(&pattern).map_err(|error| Failure::argument(format!("`{function}`: {error}")))?;
+        let regex = compile(&text).map_err(|error| Failure::argument(format!("`{function}`: {error}")))?;
+        let bytes = usize::try_from(allocator::running().live - before).unwrap_or_default();
         let mut cache = self.0.borrow_mut();
         if cache.compiled.len() >= CACHED || cache.bytes >= CACHED_BYTES {
             *cache = Cache::default();
         }
-        cache.bytes += usize::try_from(allocator::running().live - before).unwrap_or_default();
-        cache.compiled.insert(pattern, regex.clone());
-        Ok(regex)
+        cache.bytes += bytes;
+        let pattern = Pattern { regex, bytes };
+        cache.compiled.insert(text, pattern.clone());
+        Ok(pattern)
     }
 }
