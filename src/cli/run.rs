@@ -212,6 +212,9 @@ async fn serve(
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
     let endpoints = Endpoints::default();
+    let fibers = Fibers::default();
+    let measured = fibers.clone();
+    endpoints.metrics.measure_scripts(move || measured.memory());
     let events = EventStream::default();
     let shared = Shared {
         precedence: Precedence::default(),
@@ -223,7 +226,7 @@ async fn serve(
         script_threads,
         seed: None,
         exit_timeouts,
-        fibers: Fibers::default(),
+        fibers,
         endpoints: endpoints.clone(),
         digest_keys,
         has_trials: true,

@@ -75,6 +75,11 @@ impl Fibers {
         Self { all: Arc::new(Semaphore::new(limit)), daemons: Arc::new(Semaphore::new(daemons)), memory: Arc::default() }
     }
 
+    /// Returns the bytes that the running scripts hold, and the number of calls that wait until they hold less.
+    pub fn memory(&self) -> (usize, usize) {
+        (self.memory.held(), self.memory.waiting())
+    }
+
     async fn permit(&self) -> OwnedSemaphorePermit {
         permit(&self.all).await
     }

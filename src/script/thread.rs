@@ -35,7 +35,7 @@ use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
 use super::{subhandlers, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
-use crate::kit::{Clock, Stop};
+use crate::kit::{Clock, Stop, visible};
 use crate::object::{ObjectKey, Patch};
 
 /// The time limit of an expression.
@@ -342,7 +342,9 @@ impl Thread {
         let number = evaluation.predicate.0;
         let function = scripts.expression(number).cloned().ok_or_else(|| format!("the operator has no expression number {number}"))?;
         let limits = Limits { time: Some(EXPRESSION_TIME), ..Limits::default() };
-        let budget = Rc::new(Budget::new(&limits, Stop::new()).with_slices(self.slices()));
+        let budget = Budget::new(&limits, Stop::new()).with_slices(self.slices()).titled(about(&function.title, "", &subject));
+        let budget = Rc::new(budget.counted_in(Arc::clone(&self.settings.process_memory)));
+        let _end = EndOfCall(Rc::clone(&budget));
         let engine = engine::of_thread(Sizes::of(&limits));
         let memos = Rc::clone(&self.memos);
         let context_budget = Rc::clone(&budget);
@@ -384,14 +386,20 @@ fn spawn(name: &'static str, task: impl Future<Output = ()> + 'static) {
     })));
 }
 
-/// Returns the script, the handler and the object of a call.
+/// Returns the script, the handler and the object of a call, for the report of a stack overflow. Names of objects come from users of the
+/// cluster, so control characters are escaped.
 fn title(binding: &Binding, subject: &Subject) -> String {
     let code = match &binding.code {
         Code::Function { file, name } => format!("{}, function `{name}`", file.display()),
         Code::Inline { place, .. } => format!("{}:{}", place.file.display(), place.line),
     };
-    let object = subject.body().map_or_else(String::new, |body| format!(", object {}", ObjectKey::of(&body)));
-    format!("`{}` ({code}{object})", binding.id)
+    about(&format!("`{}`", binding.id), &code, subject)
+}
+
+fn about(handler: &str, code: &str, subject: &Subject) -> String {
+    let object = subject.body().map(|body| format!("object {}", ObjectKey::of(&body)));
+    let details: Vec<&str> = [code, object.as_deref().unwrap_or_default()].into_iter().filter(|detail| !detail.is_empty()).collect();
+    visible::one_line(&format!("{handler} ({})", details.join(", "))).into_owned()
 }
 
 /// Releases the shared state that a call holds, however it ends.

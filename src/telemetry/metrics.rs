@@ -68,6 +68,8 @@ struct Families {
     index_keys: Family<Labels, Gauge>,
     operations: Family<Labels, Counter>,
     overruns: Family<Labels, Counter>,
+    script_memory: Family<Labels, Gauge>,
+    scripts_waiting: Family<Labels, Gauge>,
     info: Family<Labels, Gauge>,
     loaded: Family<Labels, Gauge>,
     loaded_at: Family<Labels, Seconds>,
@@ -113,6 +115,8 @@ impl Default for Metrics {
             index_keys: register(&mut registry, table::INDEX_KEYS, Family::default()),
             operations: register(&mut registry, table::OPERATIONS, Family::default()),
             overruns: register(&mut registry, table::OVERRUNS, Family::default()),
+            script_memory: register(&mut registry, table::SCRIPT_MEMORY, Family::default()),
+            scripts_waiting: register(&mut registry, table::SCRIPTS_WAITING, Family::default()),
             info: register(&mut registry, table::INFO, Family::default()),
             loaded: register(&mut registry, table::LOADED, Family::default()),
             loaded_at: register(&mut registry, table::LOADED_AT, Family::default()),
@@ -424,6 +428,7 @@ mod tests {
         operator.attempt("made", 1, AttemptOutcome::Retried);
         operator.call("made", Duration::from_secs(2));
         operator.waiting(3);
+        metrics.measure_scripts(|| (1_000, 2));
         let schedule = operator.schedule("nightly");
         schedule.late(Duration::from_millis(7));
         schedule.succeeded(jiff::Timestamp::from_second(60).unwrap());
@@ -456,9 +461,12 @@ mod tests {
         assert_eq!(types, expected);
         for one in TABLE {
             let name = if one.kind == MetricKind::Histogram { format!("{}_count", one.name) } else { one.name.to_owned() };
-            let sample = text.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap_or_else(|| panic!("{name}: {text}"));
-            let inside = sample.split_once('{').unwrap().1.rsplit_once('}').unwrap().0;
-            let found: Vec<&str> = inside.split("\",").map(|label| label.split('=').next().unwrap()).collect();
+            let mut samples = text.lines().filter_map(|line| Some((line, line.strip_prefix(&name)?)));
+            let is_sample = |(_, rest): &(&str, &str)| rest.starts_with(['{', ' ']);
+            let (sample, rest) = samples.find(is_sample).unwrap_or_else(|| panic!("{name}: {text}"));
+            let inside = rest.strip_prefix('{').and_then(|rest| rest.rsplit_once('}')).map_or("", |(inside, _)| inside);
+            let labels = inside.split("\",").filter(|label| !label.is_empty());
+            let found: Vec<&str> = labels.map(|label| label.split('=').next().unwrap()).collect();
             assert_eq!(found, one.labels, "{sample}");
         }
         assert!(text.ends_with("# EOF\n"));
@@ -490,6 +498,8 @@ mod tests {
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
             "kopfd_loops_total{operator=\"demo\",handler=\"made\"} 1",
             "kopfd_objects_slowed_down{operator=\"demo\"} 4",
+            "kopfd_script_memory_bytes 1000",
+            "kopfd_script_calls_waiting_for_memory 2",
             "kopfd_background_tasks{operator=\"demo\",handler=\"repair\",type=\"timer\",state=\"waiting\"} 0",
             "kopfd_index_objects{operator=\"demo\",index=\"by_team\"} 3",
             "kopfd_index_keys{operator=\"demo\",index=\"by_team\"} 2",

@@ -29,6 +29,19 @@ impl Metrics {
         self.0.refreshes.lock().push(Box::new(refresh));
     }
 
+    /// Has the memory of all scripts of the process read with the metrics: the bytes that they hold, and the calls that wait for memory.
+    pub fn measure_scripts(&self, memory: impl Fn() -> (usize, usize) + Send + Sync + 'static) {
+        let families = &self.0;
+        let held = families.script_memory.get_or_create_owned(&labels(table::SCRIPT_MEMORY, []));
+        let waiting = families.scripts_waiting.get_or_create_owned(&labels(table::SCRIPTS_WAITING, []));
+        self.refreshed_by(move || {
+            let (bytes, calls) = memory();
+            held.set(bytes as i64);
+            waiting.set(calls as i64);
+            true
+        });
+    }
+
     pub(super) fn refresh(&self) {
         self.0.refreshes.lock().retain(|refresh| refresh());
     }

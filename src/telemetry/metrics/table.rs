@@ -134,6 +134,16 @@ pub(super) const OVERRUNS: Description = counter(
     &["operator", "handler", "limit"],
     "Calls ended because a budget was used up, by the limit: operations, time, memory, depth, stringSize, arraySize, mapSize, apiCalls, apiCallsPerMinute, output",
 );
+pub(super) const SCRIPT_MEMORY: Description = gauge(
+    "kopfd_script_memory_bytes",
+    &[],
+    "Memory that the running and waiting scripts of the process hold, which `settings.scripts.memory` limits",
+);
+pub(super) const SCRIPTS_WAITING: Description = gauge(
+    "kopfd_script_calls_waiting_for_memory",
+    &[],
+    "Calls of scripts that wait until others hold less memory than `settings.scripts.memory`",
+);
 
 pub(super) const INFO: Description =
     gauge("kopfd_operator_info", &["operator", "revision"], "Always 1; the revision is a digest of the manifest and the scripts");
@@ -151,7 +161,7 @@ pub(super) const TRIALS: Description = counter(
 );
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 34] = [
+pub const TABLE: [Description; 36] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -181,6 +191,8 @@ pub const TABLE: [Description; 34] = [
     INDEX_KEYS,
     OPERATIONS,
     OVERRUNS,
+    SCRIPT_MEMORY,
+    SCRIPTS_WAITING,
     INFO,
     LOADED,
     LOADED_AT,
