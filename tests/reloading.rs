@@ -180,6 +180,13 @@ impl Cluster {
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
+    /// Returns the value of a metric of the operator.
+    fn metric(&self, name: &str) -> u64 {
+        let text = self.endpoints.metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}{{operator=\"demo\"}} ")));
+        line.unwrap_or_else(|| panic!("{name} is missing: {text}")).parse().unwrap()
+    }
+
     async fn end(mut self) {
         self.stop.request("the end");
         self.operator.await.unwrap();
@@ -232,6 +239,36 @@ fn reloads_under_load_lose_nothing_repeat_nothing_and_open_no_watch() {
         let values = value.as_object().unwrap().values().flat_map(|values| values.as_array().unwrap());
         assert!(values.into_iter().all(|value| *value == json!(reloads / 3)), "the last revision has filled it: {value}");
         assert!(cluster.monitor.failures().is_empty(), "{:?}", cluster.monitor.failures());
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_replaced_revision_leaves_the_memory_when_its_last_call_has_ended() {
+    in_virtual_time(async {
+        let sleeping = |revision: usize| {
+            format!("fn changed(body) {{ sleep(if body.data.n == \"1\" {{ 3600 }} else {{ 0 }}); }} fn by_number(body) {{ return {revision}; }}")
+        };
+        let manifest = MANIFEST.replace("{on: create, fn: made}, ", "").replace(", {on: event, fn: seen}", "");
+        let cluster = Cluster::serving_by(&manifest, &sleeping(0), None).await;
+        cluster.reload_to(&sleeping(1)).await;
+        cluster.settle().await;
+        assert_eq!(cluster.metric("kopfd_revisions_in_memory"), 1, "the first revision is not needed");
+        cluster.change(0, 1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for revision in 2..6 {
+            cluster.reload_to(&sleeping(revision)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(cluster.metric("kopfd_revisions_in_memory"), 2, "a call of the second revision sleeps");
+        let indexes = cluster.monitor.indexes();
+        let index = indexes["demo"].get("by_number").unwrap();
+        cluster.change(1, 2).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((index.objects(), index.to_value()["5"].as_array().map(Vec::len)), (OBJECTS, None), "{}", index.to_value());
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        cluster.settle().await;
+        assert_eq!(cluster.metric("kopfd_revisions_in_memory"), 1);
         cluster.end().await;
     });
 }

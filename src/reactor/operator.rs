@@ -467,7 +467,7 @@ impl RunningOperator {
         let preparation = Preparation { reviser: &self.reviser, client: &self.client, metrics: &self.metrics, stop: &self.stop };
         let prepared = preparation.prepare(operator, earlier, program, &mut self.loaded).await?;
         if let Some(trial) = self.trial.take() {
-            self.report_end(&trial.end(), &TrialEnd::Replaced);
+            self.report_end(&trial.give_up(), &TrialEnd::Replaced);
         }
         self.forget_rollback();
         if let Some(canary) = prepared.settings.reload.canary.filter(|_| self.has_trials) {
@@ -485,9 +485,6 @@ impl RunningOperator {
     /// Lets a revision serve a share of the objects. The settings, the kinds and what belongs to the operator itself stay as they are.
     async fn try_out(&mut self, prepared: Prepared, canary: Canary) {
         let running = self.reviser.newest();
-        if !prepared.has_own_indexes {
-            running.world.stop_filling();
-        }
         let revision = prepared.revision.with_settings_of(&running);
         let options = self.background_options(&prepared, &self.settings);
         let trial = Trial::begin(prepared, canary, &running);
@@ -517,7 +514,7 @@ impl RunningOperator {
     /// Lets the revision before serve all objects again.
     async fn roll_back(&mut self, fault: Fault) {
         let Some(trial) = self.trial.take() else { return };
-        let prepared = trial.end();
+        let prepared = trial.give_up();
         self.leave_trial().await;
         let (revision, before, reason) = (Arc::clone(&prepared.revision.digest), self.loaded.revision.clone(), fault.text.clone());
         self.report_end(&prepared, &TrialEnd::RolledBack(fault));
@@ -534,7 +531,7 @@ impl RunningOperator {
     async fn withdraw(&mut self) {
         self.forget_rollback();
         let Some(trial) = self.trial.take() else { return };
-        let prepared = trial.end();
+        let prepared = trial.give_up();
         self.leave_trial().await;
         self.report_end(&prepared, &TrialEnd::Withdrawn);
         let (name, revision, before) = (&prepared.operator.name, &*prepared.revision.digest, &self.loaded.revision);
@@ -547,7 +544,6 @@ impl RunningOperator {
         if let Some(background) = running.world.background() {
             background.withdraw();
         }
-        running.world.stop_filling();
         self.reviser.withdraw().await;
     }
 
@@ -561,7 +557,7 @@ impl RunningOperator {
     fn end_trial(&mut self) {
         self.forget_rollback();
         if let Some(trial) = self.trial.take() {
-            self.report_end(&trial.end(), &TrialEnd::Withdrawn);
+            self.report_end(&trial.give_up(), &TrialEnd::Withdrawn);
         }
     }
 
@@ -608,6 +604,7 @@ impl RunningOperator {
         if let Some(monitor) = &self.monitor {
             monitor.indexes_installed(&operator.name, indexes);
         }
+        world.follow_alone();
         let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);

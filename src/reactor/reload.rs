@@ -264,8 +264,6 @@ pub(super) struct Prepared {
     pub filled: Vec<Filled>,
     /// The operators of the process that come before this one.
     pub earlier: Precedence,
-    /// Whether it has indexes that the running revision does not have in this form.
-    pub has_own_indexes: bool,
     indexes: IndexPrints,
 }
 
@@ -291,10 +289,11 @@ impl Preparation<'_> {
         let program = Arc::new(program);
         let installed = self.install(&newest.world, &program, is_changed).await?;
         let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.world.scripts().host), installed, self.metrics));
-        let world = Arc::new(newest.world.next(number, scripts, is_changed));
-        let changed: Vec<Arc<Handler>> = operator.indexes.iter().filter(|handler| is_changed(&handler.id)).cloned().map(Arc::new).collect();
-        let has_own_indexes = !changed.is_empty();
-        let filled = self.fill(&operator.name, &newest.world, &world, changed, &settings).await?;
+        let index_handlers: Vec<Arc<Handler>> = operator.indexes.iter().cloned().map(Arc::new).collect();
+        let changed: BTreeSet<&str> = operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
+        let filling = Filling::new(index_handlers.clone(), settings.execution.default_backoff);
+        let world = Arc::new(newest.world.next(number, scripts, filling, is_changed));
+        let filled = self.fill(&operator.name, &world, &index_handlers, &changed).await?;
         let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
         let revision = Revision {
             number,
@@ -308,7 +307,7 @@ impl Preparation<'_> {
             settings: Arc::new(WorkerSettings::of(&settings)),
             since: newest.world.clock().now(),
         };
-        Ok(Prepared { operator, revision, program, settings, filled, earlier, has_own_indexes, indexes })
+        Ok(Prepared { operator, revision, program, settings, filled, earlier, indexes })
     }
 
     async fn install(
@@ -326,25 +325,22 @@ impl Preparation<'_> {
     async fn fill(
         &self,
         operator: &str,
-        before: &LiveEffects,
-        next: &Arc<LiveEffects>,
-        handlers: Vec<Arc<Handler>>,
-        settings: &Settings,
+        world: &Arc<LiveEffects>,
+        handlers: &[Arc<Handler>],
+        changed: &BTreeSet<&str>,
     ) -> Result<Vec<Filled>, ReloadError> {
-        let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref));
-        let is_needed = !handlers.is_empty();
-        let filling = Arc::new(Filling::new(Arc::clone(next), handlers, settings.execution.default_backoff));
-        before.fill(Arc::clone(&filling));
+        world.follow_earlier();
         let mut filled = Vec::new();
-        if !is_needed {
-            return Ok(filled);
-        }
-        for resource in self.resources_of(&purposes).await? {
-            for namespace in self.reviser.namespaces_of(&resource) {
-                let known = self.list(operator, &filling, &resource, namespace.as_deref()).await?;
-                filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
+        if !changed.is_empty() {
+            let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref).filter(|handler| changed.contains(&*handler.id)));
+            for resource in self.resources_of(&purposes).await? {
+                for namespace in self.reviser.namespaces_of(&resource) {
+                    let known = self.list(operator, (world, changed), &resource, namespace.as_deref()).await?;
+                    filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
+                }
             }
         }
+        world.filled();
         Ok(filled)
     }
 
@@ -380,13 +376,13 @@ impl Preparation<'_> {
     async fn list(
         &self,
         operator: &str,
-        filling: &Filling,
+        (world, changed): (&LiveEffects, &BTreeSet<&str>),
         resource: &Arc<Resource>,
         namespace: Option<&str>,
     ) -> Result<Option<KnownObjects>, ReloadError> {
         let Ok(mut watcher) = Watcher::new(self.client.clone(), (**resource).clone(), namespace) else { return Ok(None) };
         let end = self.stop.child();
-        let mut sink = FillSink { operator, filling, resource, stop: self.stop, end: end.clone(), is_complete: false, failures: 0 };
+        let mut sink = FillSink { operator, world, changed, resource, stop: self.stop, end: end.clone(), is_complete: false, failures: 0 };
         watcher.run(&mut sink, &end).await;
         if self.stop.is_requested() {
             return Err(ReloadError::Ended);
@@ -398,7 +394,9 @@ impl Preparation<'_> {
 /// Indexes the objects of one list.
 struct FillSink<'a> {
     operator: &'a str,
-    filling: &'a Filling,
+    world: &'a LiveEffects,
+    /// The indexes that are filled.
+    changed: &'a BTreeSet<&'a str>,
     resource: &'a Arc<Resource>,
     stop: &'a Stop,
     /// Ends the watcher.
@@ -414,9 +412,9 @@ impl Sink for FillSink<'_> {
         if self.is_complete || seen.event_kind != EventKind::Listed {
             return;
         }
-        let memo = self.filling.memo(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
+        let memo = self.world.memo_for_indexes(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
         let object = Object { resource: Arc::clone(self.resource), body, memo };
-        if let Err(failure) = self.filling.add(&object, self.stop).await {
+        if let Err(failure) = self.world.fill(&object, self.stop, |name| self.changed.contains(name)).await {
             warn!(
                 target: "kopfd::reload",
                 resource = %self.resource,
