@@ -15,9 +15,7 @@ use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Handler, IndexingHandlers, Predicate};
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
-use crate::script::{
-    Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, OperatorMemo, Returned, SharedIndex, Subject,
-};
+use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, OperatorMemo, Returned, SharedIndex, Subject};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};

@@ -166,19 +166,23 @@ pub enum ServeError {
     Cleanup(ActivityError),
 }
 
-/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. Requests to
-/// reload it are answered once it watches.
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. A request to
+/// reload it before it watches is answered with [`ReloadError::Starting`].
 ///
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
     let settings = operator.settings.clone();
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
     let activities = Arc::clone(&started.activities);
-    let settings = match activities.start_up(settings, &stop).await {
+    let started_up = tokio::select! {
+        settings = activities.start_up(settings, &stop) => settings,
+        never = reloads.answer_at_start(&started.revision) => never,
+    };
+    let settings = match started_up {
         Ok(settings) => settings,
         Err(ActivityError::Stopped) => return Ok(()),
         Err(failed) => return Err(ServeError::Startup(failed)),
@@ -186,6 +190,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: 
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
+    started.scripts.host.set_memory(settings.scripts.memory);
     if let Some(log) = &started.log {
         log.set_prefix(settings.persistence.storages.prefix());
     }
@@ -217,6 +222,8 @@ impl PostingTask {
 
 /// An operator whose scripts are installed.
 struct Started {
+    /// The digest of its files.
+    revision: String,
     scripts: Arc<HostScripts>,
     client: Client,
     kinds: Arc<ResourceResolver>,
@@ -273,7 +280,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { scripts, client, kinds, activities, events, log, poster, posted, counted })
+    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -304,11 +311,12 @@ async fn run(
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
     let Operator { name, defaults, schedules, .. } = operator;
-    let Started { scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
         logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
+        never = reloads.answer_at_start(&revision) => never,
     }
     let own_stop = stop.child();
     posted.configure(settings.posting.clone());
@@ -430,9 +438,14 @@ struct RunningOperator {
 }
 
 impl Revising for RunningOperator {
-    async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+    async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
         // Boxed, because an operator has no place for the state of a rare event.
-        Box::pin(self.replace(operator, earlier)).await.inspect_err(|_| self.metrics.load_failed())
+        let reloaded = Box::pin(self.replace(operator, earlier, outdated)).await;
+        reloaded.inspect_err(|failure| {
+            if !matches!(failure, ReloadError::Outdated | ReloadError::Ended) {
+                self.metrics.load_failed();
+            }
+        })
     }
 
     async fn due(&self) {
@@ -452,7 +465,7 @@ impl Revising for RunningOperator {
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+    async fn replace(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
@@ -464,7 +477,8 @@ impl RunningOperator {
         if is_on_trial || self.refused.as_deref() == Some(&*revision) {
             return Ok(Reloaded::Unchanged);
         }
-        let preparation = Preparation { reviser: &self.reviser, client: &self.client, metrics: &self.metrics, stop: &self.stop };
+        let (reviser, client, metrics, stop) = (&self.reviser, &self.client, &self.metrics, &self.stop);
+        let preparation = Preparation { reviser, client, metrics, stop, outdated };
         let prepared = preparation.prepare(operator, earlier, program, &mut self.loaded).await?;
         if let Some(trial) = self.trial.take() {
             self.report_end(&trial.give_up(), &TrialEnd::Replaced);
@@ -622,6 +636,7 @@ impl RunningOperator {
         self.loaded.warn_of_fixed_settings(&operator.name, settings);
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
         self.client.configure(connection(settings));
+        self.reviser.newest().world.scripts().host.set_memory(settings.scripts.memory);
         self.poster.configure(settings.posting.clone());
         if let Some(log) = &self.log {
             log.set_prefix(settings.persistence.storages.prefix());
