@@ -286,7 +286,8 @@ fn a_replaced_revision_leaves_the_memory_when_its_last_call_has_ended() {
                 "fn changed(body) {{ sleep(if body.data.n == \"1\" {{ 3600 }} else {{ 0 }}); }} fn by_number(body) {{ return {revision}; }}"
             )
         };
-        let manifest = MANIFEST.replace("{on: create, fn: made}, ", "").replace(", {on: event, fn: seen}", "");
+        let manifest = MANIFEST.replace("{on: create, fn: made}, ", "").replace(", {on: event, fn: seen}", "")
+            + "  schedules: [{id: yearly, cron: '0 0 1 1 *', run: 'logger.info(\"a new year\");'}]\n";
         let cluster = Cluster::serving_by(&manifest, &sleeping(0), None).await;
         cluster.reload_to(&sleeping(1)).await;
         cluster.settle().await;

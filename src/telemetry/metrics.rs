@@ -437,6 +437,7 @@ mod tests {
         operator.script("made").ran(70);
         operator.script("made").overran("time");
         operator.loaded("abc", jiff::Timestamp::from_second(60).unwrap());
+        drop(operator.revision_in_memory());
         operator.trial_began("def");
         operator.trial_ended("abc", "promoted");
         operator.login(false);

@@ -115,7 +115,9 @@ impl Watch {
         }
         for path in wanted {
             match watcher.watch(&path, RecursiveMode::NonRecursive) {
-                Ok(()) => drop(self.watched.insert(path)),
+                Ok(()) => {
+                    self.watched.insert(path);
+                }
                 // Its appearance is seen in the directory above.
                 Err(_) if !directories.contains(&path) || !path.is_dir() => {}
                 Err(problem) => log_error(&problem),
@@ -156,8 +158,13 @@ impl Interest {
             }
             is_change = true;
             match event.kind {
-                EventKind::Modify(ModifyKind::Data(_)) if is_known_by_name(path) => drop(open.insert(path.clone())),
-                EventKind::Modify(ModifyKind::Metadata(_)) => {}
+                EventKind::Modify(ModifyKind::Data(_)) if is_known_by_name(path) => {
+                    open.insert(path.clone());
+                }
+                EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {}
+                EventKind::Access(_) => {
+                    open.remove(path);
+                }
                 _ => {
                     open.remove(path);
                     *is_outdated |= is_way;
