@@ -351,6 +351,45 @@ fn changed_files_are_loaded_and_broken_ones_are_not() {
     assert_eq!(dev.interrupt(), Some(0));
 }
 
+#[test]
+fn a_startup_that_never_succeeds_is_mended_by_a_change_of_the_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let startup = "  activities:\n    startup: [{id: start, run: 'throw temporary(\"not yet\", 1);'}]\n";
+    write(folder.path(), "operator.yaml", &(manifest("greet") + startup));
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
+    dev.wait_for("not yet");
+    write(folder.path(), "code.rhai", "fn greet( {");
+    dev.wait_for("The running revisions stay in service.");
+    write(folder.path(), "obj.yaml", &OBJECT.replace("default", "elsewhere"));
+    dev.wait_for("The namespace elsewhere does not exist. It is created.");
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"second\"); }");
+    dev.wait_for("Operator 'tried' has not started yet. It starts anew with the changed files.");
+    dev.wait_for("not yet");
+    write(folder.path(), "operator.yaml", &manifest("greet"));
+    dev.wait_for("Operator 'tried' has not started yet. It starts anew with the changed files.");
+    dev.wait_for("[elsewhere/one] second");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
+#[test]
+fn a_signal_has_the_files_read_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "operator.yaml", &manifest("greet"));
+    write(folder.path(), "code.rhai", "fn greet(logger) { logger.info(\"first\"); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
+    dev.wait_for("first");
+    dev.process.signal("HUP");
+    dev.wait_for("The files have not changed. Nothing is reloaded.");
+    write(folder.path(), "code.rhai", "fn greet( {");
+    dev.wait_for("The running revisions stay in service.");
+    dev.process.signal("HUP");
+    dev.wait_for("The running revisions stay in service.");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
 const OBJECT: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: default}\n";
 
 fn manifest(function: &str) -> String {

@@ -34,7 +34,7 @@ use crate::telemetry::{self, Format, Verbosity};
 use super::apiserver::{Webhooks, export, write_kubeconfig};
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
 use super::files::Files;
-use super::fleet::{Fleet, Trigger};
+use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{counted, enumerated, print_error, print_error_with_hint};
 use super::runtime::start_development_threads;
@@ -233,12 +233,18 @@ impl Session<'_> {
                         }
                     }
                 },
-                Some(ended) = self.fleet.tasks.next_ended() => {
-                    if self.fleet.note_end(&ended) && is_once {
-                        return End::new(FAILURE, Some(format!("the operator '{}' cannot run", ended.name)));
+                step = self.fleet.next(), if !self.fleet.is_over() => match step {
+                    Step::Ended { operator, has_failed: true, .. } if is_once => {
+                        return End::new(FAILURE, Some(format!("the operator '{operator}' cannot run")));
                     }
-                }
-                () = settled, if is_once => return settled_end(&monitor),
+                    Step::Ended { .. } | Step::Followed | Step::Over => {}
+                    Step::Retry => {
+                        if let Some(end) = self.reload(files, signals, Trigger::Change).await {
+                            return end;
+                        }
+                    }
+                },
+                () = settled, if is_once && !self.fleet.is_following() => return settled_end(&monitor),
                 () = tokio::time::sleep_until(deadline), if is_once => return timed_out_end(&monitor, operators, text),
                 changed = files.changed() => {
                     self.objects.apply_changes(files.object_paths()).await;
@@ -260,7 +266,7 @@ impl Session<'_> {
 
     /// Lets the operators follow their files. Returns the end of the command if a signal arrives meanwhile.
     async fn reload(&mut self, files: &mut Files, signals: &mut Signals, trigger: Trigger) -> Option<End> {
-        let (operators, _) = tokio::select! {
+        let operators = tokio::select! {
             biased;
             code = signals.ended() => return Some(self.ended_by(code)),
             reloaded = self.fleet.reload(trigger) => reloaded,

@@ -1,21 +1,16 @@
 //! Watches the files of operators and objects. Only changed contents count.
 
+mod watch;
+
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode};
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
-use tokio::sync::mpsc;
-use tracing::error;
-
 use crate::manifest::Operator;
 
 use super::apiserver;
-
-/// Changes within this time are one change: editors write files in several steps.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+use watch::Watch;
 
 /// The interval of comparisons while the files have errors, or changes are not reported: a missing file may appear in an unwatched directory.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -31,16 +26,13 @@ pub(super) struct Files {
     /// Files and directories of `--apply`.
     apply: Vec<PathBuf>,
     hashes: Hashes,
-    watched: BTreeSet<PathBuf>,
-    hints: mpsc::Receiver<()>,
+    watch: Watch,
     /// Whether a hint was taken whose files were not compared yet.
     is_hinted: bool,
     /// Whether the files could not be loaded.
     is_broken: bool,
     /// Whether files may have changed between their load and the begin of their watch.
     is_unsure: bool,
-    /// Kept alive for its hints.
-    watcher: Option<RecommendedWatcher>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,26 +50,16 @@ struct Hashes {
 impl Files {
     /// Watches the files of operators, which were loaded from these manifests, and further objects.
     pub(super) fn watch(manifests: &[PathBuf], operators: &[Operator], apply: &[PathBuf]) -> Self {
-        let (sender, hints) = mpsc::channel(1);
-        // A full channel already holds a hint that was not taken yet.
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| is_reading(event.kind)) {
-                return;
-            }
-            let _ = sender.try_send(());
-        });
         let mut files = Self {
             manifests: manifests.to_vec(),
             operators: BTreeSet::new(),
             definitions: Vec::new(),
             apply: apply.to_vec(),
             hashes: Hashes::default(),
-            watched: BTreeSet::new(),
-            hints,
+            watch: Watch::new(),
             is_hinted: false,
             is_broken: false,
             is_unsure: false,
-            watcher: watcher.inspect_err(log_error).ok(),
         };
         files.follow(operators);
         files.is_unsure = false;
@@ -93,14 +75,18 @@ impl Files {
     pub(super) fn follow(&mut self, operators: &[Operator]) {
         let files: BTreeSet<PathBuf> = operators.iter().flat_map(|operator| operator.files.iter().cloned()).collect();
         let definitions: Vec<PathBuf> = operators.iter().flat_map(|operator| operator.crds.iter().cloned()).collect();
-        let is_new = self.operators != files || self.definitions != definitions || self.watched.is_empty();
+        let is_new = self.operators != files || self.definitions != definitions || self.watch.directories().is_empty();
         self.is_broken = false;
         if is_new {
             let roots = operators.iter().map(|operator| operator.declaration.root.clone());
+            // The directories, not the files: editors replace files by new ones, and a mounted ConfigMap is a link that changes.
             let directories: Vec<PathBuf> = roots.chain(self.manifests.iter().chain(&files).map(|path| directory(path))).collect();
             (self.operators, self.definitions) = (files, definitions);
             let objects: Vec<PathBuf> = self.object_paths().iter().map(|path| directory(path)).collect();
-            directories.into_iter().chain(objects).for_each(|directory| self.add(directory));
+            // A missing directory stays watched: it may be there again.
+            let directories = self.watch.directories().iter().cloned().chain(directories).chain(objects).collect();
+            let files = self.manifests.iter().chain(&self.operators).cloned().chain(self.object_paths()).collect();
+            self.watch.follow(directories, files);
             self.hashes = self.hash();
             self.is_unsure = true;
         }
@@ -116,16 +102,17 @@ impl Files {
     /// *Cancel safety*: a change is either returned or reported by the next call.
     pub(super) async fn changed(&mut self) -> Changed {
         loop {
-            let is_polling = self.is_broken || self.watcher.is_none();
+            let is_polling = self.is_broken || !self.watch.is_working();
             if !self.is_hinted && !self.is_unsure {
-                let hint = tokio::time::timeout(if is_polling { POLL_INTERVAL } else { Duration::MAX }, self.hints.recv());
+                let hint = tokio::time::timeout(if is_polling { POLL_INTERVAL } else { Duration::MAX }, self.watch.hints.recv());
                 if hint.await == Ok(None) && !is_polling {
                     std::future::pending::<()>().await;
                 }
             }
             self.is_hinted = true;
-            tokio::time::sleep(DEBOUNCE).await;
+            self.watch.quiet().await;
             self.is_hinted = false;
+            self.watch.renew();
             let now = self.hash();
             let before = std::mem::replace(&mut self.hashes, now);
             let is_suspicious = self.is_broken || std::mem::take(&mut self.is_unsure);
@@ -135,22 +122,13 @@ impl Files {
         }
     }
 
-    /// Watches a directory, not the file in it: editors replace files by new ones, and a mounted ConfigMap is a link that changes.
-    fn add(&mut self, directory: PathBuf) {
-        if self.watched.insert(directory.clone())
-            && let Some(watcher) = &mut self.watcher
-        {
-            let _ = watcher.watch(&directory, RecursiveMode::NonRecursive).inspect_err(log_error);
-        }
-    }
-
     fn hash(&self) -> Hashes {
         let mut hasher = DefaultHasher::new();
         for file in &self.operators {
             (file, std::fs::read(file).ok()).hash(&mut hasher);
         }
         // A new manifest or template, or a missing file that is there again.
-        for directory in &self.watched {
+        for directory in self.watch.directories() {
             names(directory).hash(&mut hasher);
         }
         let operators = hasher.finish();
@@ -166,15 +144,6 @@ impl Files {
         // Unreadable files are reported when they are applied.
         self.object_paths().iter().flat_map(|path| apiserver::files(path).unwrap_or_default()).collect()
     }
-}
-
-/// Tells whether files were only read. The comparison of the files itself reads them.
-fn is_reading(kind: EventKind) -> bool {
-    matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
-}
-
-fn log_error(problem: &notify::Error) {
-    error!(target: "kopfd", "Changes of files cannot be watched: {problem}");
 }
 
 fn directory(path: &Path) -> PathBuf {
@@ -193,6 +162,9 @@ fn names(directory: &Path) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use super::watch::QUIET_TIME;
     use super::*;
     use crate::manifest;
 
@@ -231,7 +203,7 @@ mod tests {
         let (_folder, root, mut files) = watched(false);
         std::fs::write(root.join("operator.yaml"), "a: 2").unwrap();
         // The hint arrives at once, and its files are compared after the debounce time.
-        assert!(tokio::time::timeout(DEBOUNCE * 3 / 4, files.changed()).await.is_err());
+        assert!(tokio::time::timeout(QUIET_TIME * 3 / 4, files.changed()).await.is_err());
         assert_eq!(next(&mut files).await, Changed { of_operators: true });
     }
 
@@ -240,9 +212,9 @@ mod tests {
         let (_folder, root, mut files) = watched(false);
         files.hash();
         // Longer than the way of an event.
-        assert!(tokio::time::timeout(Duration::from_secs(1), files.hints.recv()).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_secs(1), files.watch.hints.recv()).await.is_err());
         std::fs::write(root.join("b.rhai"), "fn greet() { 1 }").unwrap();
-        assert_eq!(tokio::time::timeout(LIMIT, files.hints.recv()).await, Ok(Some(())));
+        assert_eq!(tokio::time::timeout(LIMIT, files.watch.hints.recv()).await, Ok(Some(())));
     }
 
     #[tokio::test]
@@ -273,5 +245,72 @@ mod tests {
         std::os::unix::fs::symlink("..2", root.join("..data_tmp")).unwrap();
         std::fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
         assert!(next(&mut files).await.of_operators);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_being_written_is_one_change() {
+        let (_folder, root, mut files) = watched(false);
+        let mut file = std::fs::File::create(root.join("b.rhai")).unwrap();
+        file.write_all(b"fn greet() { ").unwrap();
+        assert!(tokio::time::timeout(QUIET_TIME * 4, files.changed()).await.is_err(), "it is not complete");
+        file.write_all(b"4 }").unwrap();
+        drop(file);
+        assert!(next(&mut files).await.of_operators);
+        assert!(tokio::time::timeout(QUIET_TIME * 4, files.changed()).await.is_err(), "there was one change");
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_was_deleted_is_watched_when_it_is_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let write = |text: &str| {
+            std::fs::create_dir_all(root.join("lib")).unwrap();
+            std::fs::write(root.join("lib/b.rhai"), text).unwrap();
+        };
+        write("fn greet() {}");
+        std::fs::write(root.join("operator.yaml"), MANIFEST).unwrap();
+        std::fs::write(root.join("a.rhai"), "import \"lib/b\" as b; fn greet() { b::greet(); }").unwrap();
+        let manifests = vec![root.join("operator.yaml")];
+        let mut files = Files::watch(&manifests, &manifest::load(&manifests).operators, &[]);
+        for round in 0..3 {
+            std::fs::remove_dir_all(root.join("lib")).unwrap();
+            assert!(next(&mut files).await.of_operators);
+            files.set_broken();
+            write(&format!("fn greet() {{ {round} }}"));
+            assert!(next(&mut files).await.of_operators);
+            files.follow(&manifest::load(&manifests).operators);
+            // The load may have read a file that has changed meanwhile.
+            let _ = tokio::time::timeout(QUIET_TIME * 4, files.changed()).await;
+            std::fs::write(root.join("lib/b.rhai"), format!("fn greet() {{ -{round} }}")).unwrap();
+            assert!(next(&mut files).await.of_operators, "it is changed in place");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replaced_link_above_the_manifests_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let checkout = |name: &str, text: &str| {
+            std::fs::create_dir_all(root.join(name).join("app")).unwrap();
+            for (file, text) in [("operator.yaml", MANIFEST), ("a.rhai", text)] {
+                std::fs::write(root.join(name).join("app").join(file), text).unwrap();
+            }
+        };
+        let switch = |name: &str| {
+            std::os::unix::fs::symlink(name, root.join("next")).unwrap();
+            std::fs::rename(root.join("next"), root.join("current")).unwrap();
+        };
+        checkout("one", "fn greet() {}");
+        switch("one");
+        let manifests = vec![root.join("current/app/operator.yaml")];
+        let mut files = Files::watch(&manifests, &manifest::load(&manifests).operators, &[]);
+        for name in ["two", "three"] {
+            checkout(name, &format!("fn greet() {{ \"{name}\" }}"));
+            switch(name);
+            assert!(next(&mut files).await.of_operators, "{name}");
+            files.follow(&manifest::load(&manifests).operators);
+            std::fs::write(root.join(name).join("app/a.rhai"), "fn greet() { 0 }").unwrap();
+            assert!(next(&mut files).await.of_operators, "{name} is changed in place");
+        }
     }
 }

@@ -1,14 +1,15 @@
-//! The running operators of `run` and `dev`: they follow their files.
+//! The running operators of `run` and `dev`: they follow their files. None of them waits for another one, except for the end of removed ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use futures::future::join_all;
+use tokio::time::Instant;
 use tracing::{error, info};
 
+use crate::engines::health::ReadinessGate;
 use crate::kit::errors::chain;
-use crate::kit::{Ended, Stop, Tasks};
+use crate::kit::{Ended, Stop, Tasks, tasks};
 use crate::manifest::{Diagnostic, Operator};
 use crate::reactor::operator::{self, Access, ServeError, Shared};
 use crate::reactor::precedence::Precedence;
@@ -23,15 +24,25 @@ const NOTE: &str = "files";
 
 /// The running operators.
 pub(super) struct Fleet<'a> {
-    pub tasks: Tasks<Result<(), ServeError>>,
+    tasks: Tasks<Result<(), ServeError>>,
     running: BTreeMap<String, Running>,
+    /// The operators that were stopped because their manifests are gone, or another revision has to start anew, and have not ended.
+    ending: BTreeMap<String, Option<Operator>>,
+    /// The operators of the start of the process: it ends if one of them fails.
+    first: BTreeSet<String>,
+    /// The operators that were added later, and have failed.
+    failed: BTreeSet<String>,
+    /// Unready if no operator is left.
+    idle: Option<ReadinessGate>,
     paths: Vec<PathBuf>,
     target: Target,
     shared: Shared,
     access: Box<dyn Fn() -> Access + Send + Sync + 'a>,
     stop: Stop,
+    reloads: Tasks<(u64, String, Result<Reloaded, ReloadError>)>,
+    round: Round,
     /// The mistakes that were told last.
-    told: Option<String>,
+    told: BTreeSet<String>,
 }
 
 /// One running operator.
@@ -49,6 +60,40 @@ pub(super) enum Trigger {
     Signal,
 }
 
+/// What has happened to the operators.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// An operator has ended.
+    Ended {
+        /// Its name.
+        operator: String,
+        /// Whether it has failed.
+        has_failed: bool,
+        /// Whether the process cannot go on without it.
+        is_fatal: bool,
+    },
+    /// An operator follows its files, or cannot.
+    Followed,
+    /// The files are to be read again, since they could not take effect because of the cluster.
+    Retry,
+    /// No operator runs, and none will.
+    Over,
+}
+
+/// How the operators follow the files that were read last.
+#[derive(Default)]
+struct Round {
+    number: u64,
+    is_signalled: bool,
+    /// The operators of the files, until those that were removed have ended: another one may serve the same kinds.
+    waiting: Option<Vec<Operator>>,
+    /// The operators that are being reloaded.
+    pending: BTreeMap<String, Operator>,
+    is_changed: bool,
+    mistakes: BTreeSet<String>,
+    retry_at: Option<Instant>,
+}
+
 impl<'a> Fleet<'a> {
     /// Starts operators, which were loaded from these files.
     pub(super) fn start(
@@ -58,9 +103,22 @@ impl<'a> Fleet<'a> {
         access: impl Fn() -> Access + Send + Sync + 'a,
         stop: &Stop,
     ) -> Self {
-        let shared = Shared { precedence: Precedence::of(&operators), ..shared.clone() };
-        let (tasks, running) = (Tasks::default(), BTreeMap::new());
-        let mut fleet = Self { tasks, running, paths, target, shared, access: Box::new(access), stop: stop.clone(), told: None };
+        let mut fleet = Self {
+            tasks: Tasks::default(),
+            running: BTreeMap::new(),
+            ending: BTreeMap::new(),
+            first: operators.iter().map(|operator| operator.name.clone()).collect(),
+            failed: BTreeSet::new(),
+            idle: None,
+            paths,
+            target,
+            shared: Shared { precedence: Precedence::of(&operators), ..shared.clone() },
+            access: Box::new(access),
+            stop: stop.clone(),
+            reloads: Tasks::default(),
+            round: Round::default(),
+            told: BTreeSet::new(),
+        };
         for operator in operators {
             fleet.spawn(operator);
         }
@@ -72,39 +130,76 @@ impl<'a> Fleet<'a> {
         self.running.len()
     }
 
+    /// Returns the operators of the start of the process that are still declared.
+    pub(super) fn first(&self) -> &BTreeSet<String> {
+        &self.first
+    }
+
+    /// Tells whether operators have not followed the files yet.
+    pub(super) fn is_following(&self) -> bool {
+        self.round.waiting.is_some() || !self.round.pending.is_empty() || !self.ending.is_empty()
+    }
+
+    /// Tells whether no operator runs, and only a change of the files may start one.
+    pub(super) fn is_over(&self) -> bool {
+        self.tasks.is_empty() && (self.stop.is_requested() || self.failed.is_empty())
+    }
+
     fn spawn(&mut self, operator: Operator) {
         let name = operator.name.clone();
         let (reloader, reloads) = reload::channel();
         let stop = self.stop.child();
         self.running.insert(name.clone(), Running { reloader, stop: stop.clone() });
+        self.note_failure(&name, None);
         if self.target == Target::Cluster {
             info!(target: "kopfd", version = env!("CARGO_PKG_VERSION"), "Operator '{name}' starts.");
         }
         self.tasks.spawn(name, operator::serve(operator, (self.access)(), self.shared.clone(), reloads, stop));
     }
 
-    /// Reads the files, and lets the operators follow them. Returns them if there are no errors, and whether an operator has failed
-    /// meanwhile.
-    pub(super) async fn reload(&mut self, trigger: Trigger) -> (Option<Vec<Operator>>, bool) {
+    /// Waits until something happens to the operators.
+    ///
+    /// *Cancel safety*: what happens is either returned or kept for the next call.
+    pub(super) async fn next(&mut self) -> Step {
+        if self.is_over() {
+            return Step::Over;
+        }
+        let retry_at = self.round.retry_at;
+        let retry = async {
+            match retry_at {
+                Some(moment) => tokio::time::sleep_until(moment).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(ended) = self.tasks.next_ended() => self.note_end(&ended),
+            Some(ended) = self.reloads.next_ended() => {
+                self.note_reload(ended);
+                Step::Followed
+            }
+            () = self.stop.requested(), if self.tasks.is_empty() => Step::Over,
+            () = retry => {
+                self.round.retry_at = None;
+                Step::Retry
+            }
+        }
+    }
+
+    /// Reads the files, and begins to let the operators follow them. Returns them if there are no errors.
+    pub(super) async fn reload(&mut self, trigger: Trigger) -> Option<Vec<Operator>> {
         let (paths, target) = (self.paths.clone(), self.target);
         // The top level of scripts may take long.
         let loaded = tokio::task::spawn_blocking(move || manifests::check(&paths, target)).await;
         let Ok((operators, found)) = loaded else {
             error!(target: "kopfd::reload", "The files cannot be read because of an internal error. The running revisions stay.");
-            return (None, false);
+            return None;
         };
         let Some(operators) = operators else {
             self.refuse(&found, trigger);
-            return (None, false);
+            return None;
         };
-        let (problems, has_failed) = self.follow(operators.clone(), trigger).await;
-        if problems.is_empty() {
-            self.tell(None, trigger, || {});
-        } else {
-            let text = problems.join("\n");
-            self.tell(Some(text), trigger, || log_errors(&problems));
-        }
-        (Some(operators), has_failed)
+        self.follow(operators.clone(), trigger);
+        Some(operators)
     }
 
     /// Tells why the files do not take effect.
@@ -112,84 +207,149 @@ impl<'a> Fleet<'a> {
         for name in self.running.keys() {
             self.shared.endpoints.metrics.operator(name).load_failed();
         }
-        let mistakes: Vec<String> = found.iter().filter(|one| one.is_error()).map(described).collect();
-        let is_development = self.target == Target::Embedded;
-        self.tell(Some(mistakes.join("\n")), trigger, || {
-            if is_development {
+        let mistakes: BTreeSet<String> = found.iter().filter(|one| one.is_error()).map(described).collect();
+        if self.told != mistakes || trigger == Trigger::Signal {
+            if self.target == Target::Embedded {
                 diagnostics::print(found);
             } else {
-                log_errors(&mistakes);
+                log_errors(found.iter().filter(|one| one.is_error()).map(described));
             }
             error!(target: "kopfd::reload", "The files have errors. The running revisions stay in service.");
-        });
+        }
+        self.told = mistakes;
+        self.note_mistakes();
+        // What is told of the files before would be outdated.
+        self.round = Round { number: self.round.number + 1, ..Round::default() };
     }
 
-    /// Tells mistakes once, in the log and the health of the process.
-    fn tell(&mut self, mistakes: Option<String>, trigger: Trigger, log: impl FnOnce()) {
-        if mistakes.is_some() && (self.told != mistakes || trigger == Trigger::Signal) {
-            log();
-        } else if mistakes.is_none() && self.told.is_some() {
+    /// Shows the mistakes in the health of the process.
+    fn note_mistakes(&self) {
+        let text = self.told.iter().map(String::as_str).collect::<Vec<_>>().join("; ");
+        let note = (!text.is_empty()).then(|| format!("the files have errors, and the running revisions stay in service: {text}"));
+        self.shared.endpoints.health.note(NOTE, note);
+    }
+
+    /// Stops removed operators. When they have ended, those that stay are reloaded, and new ones are started.
+    fn follow(&mut self, operators: Vec<Operator>, trigger: Trigger) {
+        self.shared.precedence = Precedence::of(&operators);
+        let is_there = |name: &String| operators.iter().any(|operator| operator.name == *name);
+        let removed: Vec<String> = self.running.keys().filter(|name| !is_there(name)).cloned().collect();
+        self.first.retain(is_there);
+        let gone: Vec<String> = self.failed.iter().filter(|name| !is_there(name)).cloned().collect();
+        gone.iter().for_each(|name| self.note_failure(name, None));
+        // An operator that would start anew does so with the newest files.
+        self.ending.values_mut().for_each(|next| *next = None);
+        let number = self.round.number + 1;
+        let is_signalled = trigger == Trigger::Signal;
+        self.round = Round { number, is_signalled, is_changed: !removed.is_empty(), waiting: Some(operators), ..Round::default() };
+        for name in removed {
+            info!(target: "kopfd::reload", "The manifest of operator '{name}' is gone. The operator stops.");
+            self.end_one(&name, "its manifest is gone", None);
+        }
+        self.proceed();
+    }
+
+    /// Stops an operator, which may start anew after its end.
+    fn end_one(&mut self, name: &str, reason: &str, next: Option<Operator>) {
+        if let Some(running) = self.running.remove(name) {
+            running.stop.request(reason);
+            self.ending.insert(name.to_owned(), next);
+        }
+    }
+
+    /// Reloads and starts operators, unless others have to end before.
+    fn proceed(&mut self) {
+        let may_proceed = self.ending.is_empty() && !self.stop.is_requested();
+        let Some(operators) = self.round.waiting.take_if(|_| may_proceed) else { return };
+        for operator in operators {
+            let name = operator.name.clone();
+            let Some(running) = self.running.get(&name) else {
+                self.round.is_changed = true;
+                self.spawn(operator);
+                continue;
+            };
+            self.round.pending.insert(name.clone(), operator.clone());
+            let (number, reloader, earlier) = (self.round.number, running.reloader.clone(), self.shared.precedence.before(&name));
+            let reload = async move { (number, operator.name.clone(), reloader.reload(operator, earlier).await) };
+            self.reloads.spawn(format!("reload of {name}"), reload);
+        }
+        self.conclude();
+    }
+
+    /// Takes note of how the reload of an operator has ended.
+    fn note_reload(&mut self, ended: Ended<(u64, String, Result<Reloaded, ReloadError>)>) {
+        let Some(Ok((number, name, end))) = ended.result else { return tasks::report_task_end(&ended) };
+        if number != self.round.number {
+            return;
+        }
+        let Some(operator) = self.round.pending.remove(&name) else { return };
+        match end {
+            Ok(Reloaded::Unchanged) => {}
+            Err(ReloadError::Starting) => {
+                info!(target: "kopfd::reload", "Operator '{name}' has not started yet. It starts anew with the changed files.");
+                self.end_one(&name, "its files have changed", Some(operator));
+                self.round.is_changed = true;
+            }
+            end => {
+                self.round.is_changed = true;
+                if matches!(end, Err(ReloadError::Index { .. })) {
+                    self.round.retry_at = Some(Instant::now() + reload::RETRY_PAUSE);
+                }
+                let mistakes = mistakes(&name, end);
+                log_errors(mistakes.iter().filter(|line| self.round.is_signalled || !self.told.contains(*line)).cloned());
+                self.round.mistakes.extend(mistakes);
+            }
+        }
+        self.conclude();
+    }
+
+    /// Tells the end of the round, when all operators have followed.
+    fn conclude(&mut self) {
+        if self.round.waiting.is_some() || !self.round.pending.is_empty() {
+            self.told.extend(self.round.mistakes.iter().cloned());
+            return self.note_mistakes();
+        }
+        if self.round.mistakes.is_empty() && !self.told.is_empty() {
             info!(target: "kopfd::reload", "The files have no errors any more.");
         }
-        let note = mistakes
-            .as_ref()
-            .map(|text| format!("the files have errors, and the running revisions stay in service: {}", text.replace('\n', "; ")));
-        self.shared.endpoints.health.note(NOTE, note);
-        self.told = mistakes;
-    }
-
-    /// Stops removed operators, reloads those that stay, and starts new ones. Returns the mistakes, and whether an operator has failed.
-    async fn follow(&mut self, operators: Vec<Operator>, trigger: Trigger) -> (Vec<String>, bool) {
-        let precedence = Precedence::of(&operators);
-        self.shared.precedence = precedence.clone();
-        let has_failed = self.end_removed(&operators).await;
-        let (mut known, mut added) = (Vec::new(), Vec::new());
-        for operator in operators {
-            match self.running.get(&operator.name) {
-                Some(running) => known.push((running.reloader.clone(), operator)),
-                None => added.push(operator),
-            }
-        }
-        let is_changed = !added.is_empty() || has_failed;
-        for operator in added {
-            self.spawn(operator);
-        }
-        let reloads = known.into_iter().map(|(reloader, operator)| {
-            let (name, earlier) = (operator.name.clone(), precedence.before(&operator.name));
-            async move { (name, reloader.reload(operator, earlier).await) }
-        });
-        let ends = join_all(reloads).await;
-        let is_unchanged = !is_changed && ends.iter().all(|(_, end)| matches!(end, Ok(Reloaded::Unchanged)));
-        if is_unchanged && trigger == Trigger::Signal {
+        self.told.clone_from(&self.round.mistakes);
+        self.note_mistakes();
+        if !self.round.is_changed && self.round.is_signalled {
             info!(target: "kopfd::reload", "The files have not changed. Nothing is reloaded.");
         }
-        (ends.into_iter().flat_map(|(name, end)| mistakes(&name, end)).collect(), has_failed)
     }
 
-    /// Stops operators whose manifests are gone, and waits for their end: another one may serve the same kinds.
-    async fn end_removed(&mut self, operators: &[Operator]) -> bool {
-        let is_there = |name: &str| operators.iter().any(|operator| operator.name == name);
-        let removed: Vec<String> = self.running.keys().filter(|name| !is_there(name)).cloned().collect();
-        for name in &removed {
-            if let Some(running) = self.running.remove(name) {
-                info!(target: "kopfd::reload", "The manifest of operator '{name}' is gone. The operator stops.");
-                running.stop.request("its manifest is gone");
-            }
+    /// Takes note of the end of an operator.
+    fn note_end(&mut self, ended: &Ended<Result<(), ServeError>>) -> Step {
+        let operator = ended.name.clone();
+        let failure = log_end(ended);
+        let has_failed = failure.is_some();
+        let next = self.ending.remove(&operator);
+        // One that was stopped has done so because of the files.
+        let is_wanted = next.is_none();
+        let is_fatal = has_failed && is_wanted && self.first.contains(&operator);
+        if is_wanted {
+            self.running.remove(&operator);
+            self.note_failure(&operator, failure);
         }
-        let (mut left, mut has_failed) = (removed, false);
-        while !left.is_empty()
-            && let Some(ended) = self.tasks.next_ended().await
-        {
-            left.retain(|name| *name != ended.name);
-            has_failed |= self.note_end(&ended);
+        if let Some(next) = next.flatten().filter(|_| !self.stop.is_requested()) {
+            self.spawn(next);
         }
-        has_failed
+        self.proceed();
+        Step::Ended { operator, has_failed, is_fatal }
     }
 
-    /// Logs the end of an operator. Returns whether it has failed.
-    pub(super) fn note_end(&mut self, ended: &Ended<Result<(), ServeError>>) -> bool {
-        self.running.remove(&ended.name);
-        log_end(ended)
+    /// Shows that an operator, which was added later, cannot run. It is started again with the next change of the files.
+    fn note_failure(&mut self, operator: &str, failure: Option<String>) {
+        let health = &self.shared.endpoints.health;
+        if failure.is_some() {
+            self.failed.insert(operator.to_owned());
+        } else {
+            self.failed.remove(operator);
+        }
+        health.note(&format!("operator {operator}"), failure.map(|text| format!("operator '{operator}' cannot run: {text}")));
+        let is_idle = self.running.is_empty() && !self.failed.is_empty();
+        self.idle = is_idle.then(|| health.gate("no operator can run"));
     }
 
     /// Stops all operators, and waits for their end up to a time limit.
@@ -210,13 +370,13 @@ impl<'a> Fleet<'a> {
 fn mistakes(operator: &str, end: Result<Reloaded, ReloadError>) -> Vec<String> {
     match end {
         // An operator that ends is told by its end.
-        Ok(_) | Err(ReloadError::Ended) => Vec::new(),
+        Ok(_) | Err(ReloadError::Ended | ReloadError::Outdated | ReloadError::Starting) => Vec::new(),
         Err(ReloadError::Scripts(problems)) => problems.iter().map(script_problem).collect(),
         Err(failure) => vec![format!("Operator '{operator}' is not reloaded: {}", chain(&failure))],
     }
 }
 
-fn log_errors(lines: &[String]) {
+fn log_errors(lines: impl Iterator<Item = String>) {
     for line in lines {
         error!(target: "kopfd::reload", "{line}");
     }
@@ -230,11 +390,14 @@ fn described(diagnostic: &Diagnostic) -> String {
     format!("{place}: {message}{hint}")
 }
 
-/// Logs the end of an operator. Returns whether it has failed.
-fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
+/// Logs the end of an operator. Returns why it has failed, if it has.
+fn log_end(ended: &Ended<Result<(), ServeError>>) -> Option<String> {
     let name = &ended.name;
     match &ended.result {
-        Some(Ok(Ok(()))) => info!(target: "kopfd", "Operator '{name}' has stopped."),
+        Some(Ok(Ok(()))) => {
+            info!(target: "kopfd", "Operator '{name}' has stopped.");
+            None
+        }
         Some(Ok(Err(failure))) => {
             error!(target: "kopfd", "Operator '{name}' cannot continue: {}", chain(failure));
             if let ServeError::Scripts { problems, .. } = failure {
@@ -242,11 +405,14 @@ fn log_end(ended: &Ended<Result<(), ServeError>>) -> bool {
                     error!(target: "kopfd", "{}", script_problem(problem));
                 }
             }
+            Some(chain(failure))
         }
-        Some(Err(panic)) => error!(target: "kopfd", "Operator '{name}' has failed because of an internal error: {panic}"),
-        None => {}
+        Some(Err(panic)) => {
+            error!(target: "kopfd", "Operator '{name}' has failed because of an internal error: {panic}");
+            Some(format!("an internal error: {panic}"))
+        }
+        None => None,
     }
-    !matches!(ended.result, Some(Ok(Ok(()))) | None)
 }
 
 fn script_problem(problem: &Problem) -> String {

@@ -22,7 +22,7 @@ use crate::telemetry::{self, Verbosity};
 
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
 use super::files::Files;
-use super::fleet::{Fleet, Trigger};
+use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{print_error, print_error_with_hint};
 use super::runtime::EngineRuntime;
@@ -235,29 +235,36 @@ async fn serve(
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();
     let mut fleet = Fleet::start(operators, (paths, Target::Cluster), &shared, || access(options), &stop);
-    let count = fleet.len();
     if options.liveness.is_some() {
         let health = endpoints.health.clone();
         watchdog.spawn("heartbeat", async move { health.beat().await });
     }
     let mut server = None;
     loop {
-        tokio::select! {
-            ended = fleet.tasks.next_ended() => {
-                let Some(ended) = ended else { break };
-                is_failed |= fleet.note_end(&ended);
-            }
-            trigger = wanted_reload(&mut files, hangup.as_mut()), if server.is_some() && !stop.is_requested() => {
-                let (operators, has_failed) = fleet.reload(trigger).await;
-                match operators {
-                    Some(operators) => files.follow(&operators),
-                    None => files.set_broken(),
+        let first = fleet.first().clone();
+        let trigger = tokio::select! {
+            step = fleet.next() => match step {
+                Step::Over => break,
+                Step::Retry => Some(Trigger::Change),
+                Step::Ended { is_fatal, .. } => {
+                    is_failed |= is_fatal;
+                    None
                 }
-                is_failed |= has_failed;
+                Step::Followed => None,
+            },
+            trigger = wanted_reload(&mut files, hangup.as_mut()), if !stop.is_requested() => Some(trigger),
+            () = endpoints.started(&first), if server.is_none() && !is_failed => {
+                match listen(options, &endpoints).await {
+                    Ok(listening) => server = Some(listening),
+                    Err(()) => is_failed = true,
+                }
+                None
             }
-            () = endpoints.started(count), if server.is_none() && !is_failed => match listen(options, &endpoints).await {
-                Ok(listening) => server = Some(listening),
-                Err(()) => is_failed = true,
+        };
+        if let Some(trigger) = trigger.filter(|_| !stop.is_requested()) {
+            match fleet.reload(trigger).await {
+                Some(operators) => files.follow(&operators),
+                None => files.set_broken(),
             }
         }
         if is_failed {

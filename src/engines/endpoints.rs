@@ -6,7 +6,7 @@ pub mod client;
 pub mod server;
 pub mod url;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,8 +25,8 @@ pub use url::LivenessUrl;
 #[derive(Clone, Default)]
 pub struct Endpoints {
     probes: Arc<Mutex<BTreeMap<String, Arc<Probes>>>>,
-    /// How many operators have started so far.
-    started: Arc<watch::Sender<usize>>,
+    /// The operators that have started so far, also those that have ended.
+    started: Arc<watch::Sender<BTreeSet<String>>>,
     /// The health of the operators.
     pub health: Health,
     /// The metrics of the operators.
@@ -75,16 +75,16 @@ impl Endpoints {
     /// Adds the probes of an operator.
     pub fn register(&self, operator: &str, probes: Probes) -> Registration {
         self.probes.lock().insert(operator.to_owned(), Arc::new(probes));
-        self.started.send_modify(|started| *started += 1);
+        self.started.send_if_modified(|started| started.insert(operator.to_owned()));
         Registration { endpoints: self.clone(), operator: operator.to_owned() }
     }
 
-    /// Waits until this many operators have started.
+    /// Waits until these operators have started.
     ///
     /// *Cancel safety*: the wait may be dropped and begun again.
-    pub async fn started(&self, operators: usize) {
+    pub async fn started(&self, operators: &BTreeSet<String>) {
         // The sender lives as long as this handle.
-        drop(self.started.subscribe().wait_for(|started| *started >= operators).await);
+        drop(self.started.subscribe().wait_for(|started| operators.is_subset(started)).await);
     }
 
     /// Returns the answer for a path. `probes` is the path of the probes; it precedes the others.
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(ask(&endpoints, "/healthz").await, (500, text.to_owned()));
         drop((one, broken));
         assert_eq!(ask(&endpoints, "/healthz").await.0, 503);
-        endpoints.started(3).await;
+        endpoints.started(&["one", "other", "broken"].map(str::to_owned).into()).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Counts what one revision of an operator does while a trial compares it with another one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct State {
     counts: SideCounts,
-    /// The calls that have begun since the beginning, by object and handler.
-    running: HashMap<(String, String), Instant>,
+    /// The calls that have begun since the beginning, by object and handler, and whether they are those of daemons.
+    running: HashMap<(String, String), (Instant, bool)>,
     /// The returned calls that are not judged yet, and whether their sub-handlers are unfinished.
     returned: HashMap<(String, String), bool>,
     /// Hashes of the objects whose next write follows from a call.
@@ -55,7 +55,11 @@ impl Tally {
     /// Returns the counts.
     pub fn counts(&self) -> SideCounts {
         let state = self.state.lock();
-        SideCounts { written: state.written.len() as u64, ..state.counts.clone() }
+        let mut running: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+        for ((_, handler), (began, _)) in state.running.iter().filter(|(_, (_, is_daemon))| !is_daemon) {
+            running.entry(handler.clone()).or_default().push(began.elapsed());
+        }
+        SideCounts { written: state.written.len() as u64, running, ..state.counts.clone() }
     }
 }
 
@@ -66,7 +70,7 @@ impl EventSink for Tally {
         }
         match *event {
             EngineEvent::HandlerCalled { body, handler, .. } => {
-                self.state.lock().running.insert(key(body, handler), Instant::now());
+                self.state.lock().running.insert(key(body, handler), (Instant::now(), handler.on == On::Daemon));
             }
             EngineEvent::HandlerReturned { body, handler, returned, .. } => self.state.lock().returned(body, handler, returned),
             EngineEvent::AttemptJudged { body, handler, outcome, .. } => self.state.lock().judged(body, handler, outcome),
@@ -80,7 +84,7 @@ impl EventSink for Tally {
 impl State {
     fn returned(&mut self, body: &Body, handler: &Handler, returned: &Returned) {
         // A call that began before the trial had the code of another revision.
-        let Some(began) = self.running.remove(&key(body, handler)) else { return };
+        let Some((began, _)) = self.running.remove(&key(body, handler)) else { return };
         if returned.is_cancelled {
             return;
         }
@@ -89,9 +93,7 @@ impl State {
         self.counts.errors += u64::from(has_failed);
         // A daemon runs as long as its object.
         if handler.on != On::Daemon {
-            let (calls, total) = self.counts.times.entry(handler.id.clone()).or_default();
-            *calls += 1;
-            *total += began.elapsed();
+            self.counts.times.entry(handler.id.clone()).or_default().add(began.elapsed());
         }
         if handler.on == On::Event {
             self.concluded.insert(hash(body));
@@ -149,6 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::handling::trial::CallTimes;
     use crate::object::Patch;
 
     struct Scene {
@@ -216,7 +219,12 @@ mod tests {
         scene.returned(Verdict::Returned(None));
         scene.judged(&done());
         assert_eq!(scene.counts(), [2, 1, 0, 0]);
-        assert_eq!(scene.tally.counts().times["made"], (2, Duration::from_secs(2)));
+        let (total, longest) = (Duration::from_secs(2), Duration::from_secs(2));
+        assert_eq!(scene.tally.counts().times["made"], CallTimes { calls: 2, total, longest });
+        assert!(scene.tally.counts().running.is_empty());
+        scene.called();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(scene.tally.counts().running["made"], [Duration::from_secs(3)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -285,7 +293,9 @@ mod tests {
         assert_eq!(scene.counts(), [0; 4]);
         scene.called();
         scene.returned(failed());
-        assert_eq!((scene.counts(), scene.tally.counts().times.len()), ([1, 1, 0, 0], 0));
+        scene.called();
+        let counts = scene.tally.counts();
+        assert_eq!((scene.counts(), counts.times.len(), counts.running.len()), ([1, 1, 0, 0], 0, 0));
         scene.tally.end();
         assert_eq!(scene.counts(), [0; 4]);
     }

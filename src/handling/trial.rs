@@ -22,6 +22,12 @@ const MIN_WRITES: f64 = 10.0;
 /// Calls of a handler, on each side, below which their times are not compared.
 const MIN_CALLS: u64 = 10;
 
+/// Running calls of a handler below which they do not count as hanging, and ended ones before with which they are compared.
+const MIN_HANGING: u64 = 3;
+
+/// The time up to which a running call does not count as hanging.
+const MIN_HANGING_TIME: Duration = Duration::from_secs(30);
+
 /// The mean time of a call up to which a revision is not rolled back: shorter times differ by the load of the machine.
 const MIN_TIME: Duration = Duration::from_millis(100);
 
@@ -98,8 +104,35 @@ pub struct SideCounts {
     pub writes: u64,
     /// The objects that were changed.
     pub written: u64,
-    /// The ended calls of each handler, without daemons, and the sum of their times.
-    pub times: BTreeMap<String, (u64, Duration)>,
+    /// The ended calls of each handler, without daemons.
+    pub times: BTreeMap<String, CallTimes>,
+    /// How long each running call of each handler has taken so far, without daemons.
+    pub running: BTreeMap<String, Vec<Duration>>,
+}
+
+/// The times of the ended calls of a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallTimes {
+    /// The number of the calls.
+    pub calls: u64,
+    /// The sum of their times.
+    pub total: Duration,
+    /// The time of the longest one.
+    pub longest: Duration,
+}
+
+impl CallTimes {
+    /// Adds a call.
+    pub fn add(&mut self, time: Duration) {
+        self.calls += 1;
+        self.total += time;
+        self.longest = self.longest.max(time);
+    }
+
+    /// Returns the mean, if there are enough calls for one.
+    fn mean(&self) -> Option<Duration> {
+        (self.calls >= MIN_CALLS).then(|| self.total.div_f64(self.calls as f64))
+    }
 }
 
 impl SideCounts {
@@ -171,8 +204,17 @@ pub fn decide(limits: &TrialLimits, is_over: bool, old: &SideCounts, new: &SideC
 }
 
 fn errors(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fault> {
-    let (before, after) = (old.error_rate(), new.error_rate());
-    let is_worse = new.errors >= MIN_ERRORS && after > MIN_ERROR_RATE && after > limits.errors? * before;
+    let (before, after, factor) = (old.error_rate(), new.error_rate(), limits.errors?);
+    let is_above = if factor * before < 1.0 {
+        after > factor * before
+    } else {
+        // No rate is that high: what is left of the calls that succeed is compared.
+        // As products of whole numbers, since quotients are not exact.
+        let left = (new.calls - new.errors) * old.calls;
+        let left_before = (old.calls - old.errors) * new.calls;
+        new.calls >= MIN_CALLS && factor * (left as f64) < left_before as f64
+    };
+    let is_worse = new.errors >= MIN_ERRORS && after > MIN_ERROR_RATE && is_above;
     let shown = |side: &SideCounts| format!("{} of {} calls ({})", side.errors, side.calls, percent(side.error_rate()));
     is_worse.then(|| Fault { figure: Figure::Errors, text: format!("{} have failed, before {}", shown(new), shown(old)) })
 }
@@ -186,16 +228,35 @@ fn writes(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fa
 
 fn time(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fault> {
     let factor = limits.time?;
-    new.times.iter().find_map(|(handler, after)| {
-        let (before, after) = (mean(*old.times.get(handler)?)?, mean(*after)?);
-        let is_worse = after > MIN_TIME && after.as_secs_f64() > factor * before.as_secs_f64();
-        let text = || format!("a call of '{handler}' took {} on average, before {}", seconds(after), seconds(before));
-        is_worse.then(|| Fault { figure: Figure::Time, text: text() })
+    let handlers = new.times.keys().chain(new.running.keys());
+    handlers.into_iter().find_map(|handler| {
+        let before = old.times.get(handler)?;
+        let running = new.running.get(handler).map(Vec::as_slice).unwrap_or_default();
+        slow(factor, handler, before, new, running).or_else(|| hanging(factor, handler, before, running))
     })
 }
 
-fn mean((calls, total): (u64, Duration)) -> Option<Duration> {
-    (calls >= MIN_CALLS).then(|| total.div_f64(calls as f64))
+/// Compares the mean times. A running call counts with the time that it has taken so far: it can only become longer.
+fn slow(factor: f64, handler: &str, before: &CallTimes, new: &SideCounts, running: &[Duration]) -> Option<Fault> {
+    let mut after = new.times.get(handler).copied().unwrap_or_default();
+    let (before, ended) = (before.mean()?, after.mean());
+    running.iter().for_each(|time| after.add(*time));
+    let after = ended.max(after.mean())?;
+    let is_worse = after > MIN_TIME && after.as_secs_f64() > factor * before.as_secs_f64();
+    let text = || format!("a call of '{handler}' took {} on average, before {}", seconds(after), seconds(before));
+    is_worse.then(|| Fault { figure: Figure::Time, text: text() })
+}
+
+/// Finds calls that do not end, though each one did before.
+fn hanging(factor: f64, handler: &str, before: &CallTimes, running: &[Duration]) -> Option<Fault> {
+    let limit = before.longest.mul_f64(factor).max(MIN_HANGING_TIME);
+    let count = running.iter().filter(|time| **time > limit).count() as u64;
+    let is_worse = count >= MIN_HANGING && before.calls >= MIN_HANGING;
+    let text = || {
+        let (limit, longest) = (seconds(limit), seconds(before.longest));
+        format!("{count} calls of '{handler}' have run for more than {limit}, before the longest one took {longest}")
+    };
+    is_worse.then(|| Fault { figure: Figure::Time, text: text() })
 }
 
 fn percent(rate: f64) -> String {
@@ -222,7 +283,8 @@ mod tests {
     }
 
     fn times_of(calls: u64, each: Duration) -> SideCounts {
-        SideCounts { times: BTreeMap::from([("made".to_owned(), (calls, each * calls as u32))]), ..SideCounts::default() }
+        let times = CallTimes { calls, total: each * calls as u32, longest: each };
+        SideCounts { times: BTreeMap::from([("made".to_owned(), times)]), ..SideCounts::default() }
     }
 
     /// Returns the text of a rollback, or the verdict.
@@ -260,6 +322,44 @@ mod tests {
         assert!(matches!(decide(&limits, false, &errors_of(300, 1_000), &errors_of(50, 100)), TrialVerdict::RollBack(_)));
         let limits = TrialLimits { errors: None, ..TrialLimits::default() };
         assert_eq!(decide(&limits, false, &errors_of(0, 1_000), &errors_of(100, 100)), TrialVerdict::Continue);
+    }
+
+    #[test]
+    fn a_rate_that_cannot_be_doubled_is_compared_by_what_is_left_of_successes() {
+        let failing = errors_of(600, 1_000);
+        assert_eq!(verdict(&failing, &errors_of(80, 100)), "Continue", "half of the successes are left");
+        assert_eq!(verdict(&failing, &errors_of(81, 100)), "errors: 81 of 100 calls (81 %) have failed, before 600 of 1000 calls (60 %)");
+        assert_eq!(verdict(&failing, &errors_of(9, 9)), "Continue", "too few calls");
+        assert_eq!(verdict(&errors_of(10, 10), &errors_of(1_000, 1_000)), "Continue", "it cannot be worse");
+    }
+
+    fn running(times: &[u64], side: SideCounts) -> SideCounts {
+        let times = times.iter().copied().map(Duration::from_secs).collect();
+        SideCounts { running: BTreeMap::from([("made".to_owned(), times)]), ..side }
+    }
+
+    #[test]
+    fn calls_that_do_not_end_are_seen() {
+        let before = times_of(10, Duration::from_secs(2));
+        assert_eq!(verdict(&before, &running(&[6; 10], SideCounts::default())), "Continue", "three times as long is allowed");
+        assert_eq!(
+            verdict(&before, &running(&[7; 10], SideCounts::default())),
+            "time: a call of 'made' took 7.000 s on average, before 2.000 s"
+        );
+        assert_eq!(verdict(&before, &running(&[1; 90], times_of(10, Duration::from_secs(2)))), "Continue");
+        let few = times_of(3, Duration::from_secs(11));
+        assert_eq!(verdict(&few, &running(&[33, 33, 34], SideCounts::default())), "Continue");
+        assert_eq!(
+            verdict(&few, &running(&[34; 3], SideCounts::default())),
+            "time: 3 calls of 'made' have run for more than 33.000 s, before the longest one took 11.000 s"
+        );
+        assert_eq!(verdict(&few, &running(&[34; 2], SideCounts::default())), "Continue", "too few calls");
+        assert_eq!(verdict(&times_of(3, Duration::from_secs(1)), &running(&[30; 3], SideCounts::default())), "Continue", "not long enough");
+        assert_eq!(
+            verdict(&SideCounts::default(), &running(&[3600; 9], SideCounts::default())),
+            "Continue",
+            "it may have been as long before"
+        );
     }
 
     #[test]

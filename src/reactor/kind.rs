@@ -164,6 +164,11 @@ impl<W: Effects + 'static> Kind<W> {
         self.finished.request("the workers have ended");
     }
 
+    /// Takes note of the newest revision, so that an earlier one is not kept in memory until the next event.
+    pub fn follow_revisions(&self) {
+        drop(self.revisions.newest());
+    }
+
     /// Returns a signal that is given when the kind has finished.
     pub fn finished(&self) -> &Stop {
         &self.finished

@@ -15,7 +15,7 @@ use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Handler, IndexingHandlers, Predicate};
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Patch, Resource};
-use crate::script::{Call, Evaluation, Host, Installed, Object, ObjectMemo, OperatorMemo, Returned, Subject};
+use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, OperatorMemo, Returned, SharedIndex, Subject};
 
 use crate::engines::background::{BackgroundOptions, BackgroundTasks};
 use crate::engines::effects::{Background, Effects, Environment, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
@@ -26,7 +26,7 @@ use crate::engines::indexing::Indexer;
 use crate::engines::readiness::Readiness;
 use crate::engines::tally::Tally;
 use crate::telemetry::OperatorMetrics;
-use crate::telemetry::metrics::ScriptMetrics;
+use crate::telemetry::metrics::{LoadedRevision, ScriptMetrics};
 
 /// The installed scripts of one operator.
 pub struct HostScripts {
@@ -34,6 +34,8 @@ pub struct HostScripts {
     pub host: Arc<Host>,
     /// The scripts.
     pub installed: Installed,
+    /// Counts the scripts that are in memory.
+    _loaded: LoadedRevision,
     /// The metrics of the calls, by the numbers of the bindings.
     metrics: Vec<ScriptMetrics>,
 }
@@ -41,8 +43,9 @@ pub struct HostScripts {
 impl HostScripts {
     /// Returns the installed scripts of an operator, whose calls are counted.
     pub fn new(host: impl Into<Arc<Host>>, installed: Installed, metrics: &OperatorMetrics) -> Self {
+        let loaded = metrics.revision_in_memory();
         let metrics = installed.program().declaration.bindings.iter().map(|binding| metrics.script(&binding.id)).collect();
-        Self { host: host.into(), installed, metrics }
+        Self { host: host.into(), installed, _loaded: loaded, metrics }
     }
 
     /// Calls a function, and counts its operations.
@@ -97,22 +100,47 @@ pub struct LiveEffects {
     chance: Option<Arc<Mutex<StdRng>>>,
     background: Option<Arc<BackgroundTasks<Self>>>,
     indexer: Arc<Indexer>,
-    /// The next revision, from the moment when its indexes are being filled.
-    successor: RwLock<Option<Arc<Filling>>>,
+    followers: Followers,
+    /// How the indexes of this revision are filled; `None` for the first one.
+    filling: Option<Filling>,
+}
+
+/// The revisions of one operator whose indexes follow the events that earlier ones process: the newest, and one that is being filled or on
+/// trial. They are not kept alive by earlier revisions, whose calls may run for days.
+#[derive(Clone, Default)]
+struct Followers(Arc<RwLock<Vec<(u32, Weak<LiveEffects>)>>>);
+
+impl Followers {
+    fn add(&self, revision: &Arc<LiveEffects>) {
+        let mut all = self.0.write();
+        all.retain(|(_, one)| one.strong_count() > 0);
+        all.push((revision.revision, Arc::downgrade(revision)));
+    }
+
+    fn retain(&self, is_kept: impl Fn(u32) -> bool) {
+        self.0.write().retain(|(revision, _)| is_kept(*revision));
+    }
+
+    /// Returns those that are newer than a revision.
+    fn after(&self, revision: u32) -> Vec<Arc<LiveEffects>> {
+        self.0.read().iter().filter(|(number, _)| *number > revision).filter_map(|(_, one)| one.upgrade()).collect()
+    }
 }
 
 impl LiveEffects {
     /// Returns the effects of an operator whose scripts are installed.
     pub fn new(scripts: Arc<HostScripts>, client: Client, clock: Clock) -> Self {
         let indexer = Arc::new(Indexer::new(Arc::clone(scripts.installed.indexes())));
-        let (revision, successor) = (0, RwLock::default());
+        let (revision, followers, filling) = (0, Followers::default(), None);
         let (common_events, events, tally) = (EventStream::default(), EventStream::default(), Arc::default());
-        Self { revision, scripts, client, clock, common_events, events, tally, chance: None, background: None, indexer, successor }
+        let (chance, background) = (None, None);
+        Self { revision, scripts, client, clock, common_events, events, tally, chance, background, indexer, followers, filling }
             .with_events(EventStream::default())
     }
 
-    /// Returns the effects of another revision, which calls other scripts. `is_changed` tells which indexes are not taken over.
-    pub fn next(&self, revision: u32, scripts: Arc<HostScripts>, is_changed: impl Fn(&str) -> bool) -> Self {
+    /// Returns the effects of another revision, which calls other scripts. `is_changed` tells which indexes are not taken over; the others
+    /// are filled by its index handlers.
+    pub fn next(&self, revision: u32, scripts: Arc<HostScripts>, filling: Filling, is_changed: impl Fn(&str) -> bool) -> Self {
         let next = Self {
             revision,
             indexer: Arc::new(self.indexer.next(Arc::clone(scripts.installed.indexes()), is_changed)),
@@ -124,19 +152,25 @@ impl LiveEffects {
             tally: Arc::default(),
             chance: self.chance.clone(),
             background: self.background.clone(),
-            successor: RwLock::default(),
+            followers: self.followers.clone(),
+            filling: Some(filling),
         };
         next.with_events(self.common_events.clone())
     }
 
-    /// Passes all events on to the indexes of the next revision from now on.
-    pub fn fill(&self, filling: Arc<Filling>) {
-        *self.successor.write() = Some(filling);
+    /// Passes the events that earlier revisions process on to the indexes of this one, as far as they do not share them.
+    pub fn follow_earlier(self: &Arc<Self>) {
+        self.followers.add(self);
     }
 
-    /// Passes events on no longer: there is no next revision, or it has no indexes of its own.
-    pub fn stop_filling(&self) {
-        *self.successor.write() = None;
+    /// Passes events on to the indexes of this revision only: it has taken effect.
+    pub fn follow_alone(&self) {
+        self.followers.retain(|revision| revision == self.revision);
+    }
+
+    /// Passes no more events on to the indexes of this revision: it was on trial, and does not take effect.
+    pub fn stop_following(&self) {
+        self.followers.retain(|revision| revision != self.revision);
     }
 
     /// Returns the counts of this revision during a trial.
@@ -144,8 +178,24 @@ impl LiveEffects {
         &self.tally
     }
 
-    fn successor(&self) -> Option<Arc<Filling>> {
-        self.successor.read().clone()
+    fn indexes(&self) -> &Indexes {
+        self.scripts.installed.indexes()
+    }
+
+    /// Returns the indexes that changes of the objects of this revision's events belong to as well, with their revisions.
+    fn followed_by(&self) -> Vec<(Arc<Self>, Vec<Arc<SharedIndex>>)> {
+        let followers = self.followers.after(self.revision);
+        if followers.is_empty() {
+            return Vec::new();
+        }
+        let mut known: Vec<Arc<SharedIndex>> = self.indexes().shared().map(Arc::clone).collect();
+        let own = |follower: Arc<Self>| {
+            let is_known = |index: &Arc<SharedIndex>| known.iter().any(|one| Arc::ptr_eq(one, index));
+            let own: Vec<_> = follower.indexes().shared().filter(|index| !is_known(index)).map(Arc::clone).collect();
+            known.extend(own.iter().map(Arc::clone));
+            (follower, own)
+        };
+        followers.into_iter().map(own).filter(|(_, own)| !own.is_empty()).collect()
     }
 
     /// Returns the scripts.
@@ -180,66 +230,81 @@ impl LiveEffects {
     }
 }
 
-/// The indexes of the next revision while they are filled: from a list of all objects, and from the events that arrive meanwhile.
+/// How the indexes of a revision are filled: from a list of all objects, and from the events that arrive meanwhile.
 ///
 /// An object with an event is not filled from the list: the state of the event is at least as new for those who read the indexes.
 pub struct Filling {
-    next: Arc<LiveEffects>,
-    /// The handlers of the changed indexes.
+    /// The index handlers of the revision.
     handlers: Vec<Arc<Handler>>,
     default_backoff: Duration,
-    /// The objects with events, by unique id.
-    followed: Mutex<HashSet<Box<str>>>,
+    /// The objects with events, by unique id; `None` when the lists have ended.
+    followed: Mutex<Option<HashSet<Box<str>>>>,
 }
 
 impl Filling {
     /// Returns the filling of indexes by these handlers.
-    pub fn new(next: Arc<LiveEffects>, handlers: Vec<Arc<Handler>>, default_backoff: Duration) -> Self {
-        Self { next, handlers, default_backoff, followed: Mutex::default() }
+    pub fn new(handlers: Vec<Arc<Handler>>, default_backoff: Duration) -> Self {
+        Self { handlers, default_backoff, followed: Mutex::new(Some(HashSet::new())) }
     }
 
+    fn note(&self, uid: &str) {
+        if let Some(followed) = &mut *self.followed.lock() {
+            followed.insert(uid.into());
+        }
+    }
+
+    fn has_followed(&self, uid: &str) -> bool {
+        self.followed.lock().as_ref().is_some_and(|followed| followed.contains(uid))
+    }
+
+    fn handlers_of(&self, resource: &Resource, is_filled: impl Fn(&str) -> bool) -> IndexingHandlers {
+        let handlers = self.handlers.iter().filter(|handler| handler.concerns(resource) && is_filled(&handler.id));
+        IndexingHandlers::of(handlers.cloned())
+    }
+}
+
+impl LiveEffects {
     /// Returns the memo of an object for functions of indexes: it begins with the operator's present memo.
-    pub fn memo(&self, key: String) -> ObjectMemo {
-        ObjectMemo { key: key.into(), origin: self.next.operator_memo() }
+    pub fn memo_for_indexes(&self, key: String) -> ObjectMemo {
+        ObjectMemo { key: key.into(), origin: self.operator_memo() }
     }
 
-    /// Indexes an object of a list.
+    /// Indexes an object of a list in those indexes that `is_filled` names.
     ///
     /// # Errors
     /// If a filter fails, or a call is cancelled.
-    pub async fn add(&self, object: &Object, stop: &Stop) -> Result<(), Error> {
-        let handlers = self.handlers_of(&object.resource);
+    pub async fn fill(&self, object: &Object, stop: &Stop, is_filled: impl Fn(&str) -> bool) -> Result<(), Error> {
+        let Some(filling) = &self.filling else { return Ok(()) };
+        let handlers = filling.handlers_of(&object.resource, is_filled);
         let uid = object.body.uid().unwrap_or_default();
-        if handlers.is_empty() || self.followed.lock().contains(uid) {
+        if handlers.is_empty() || filling.has_followed(uid) {
             return Ok(());
         }
         let span = tracing::Span::none();
-        let (event_kind, default_backoff) = (EventKind::Listed, self.default_backoff);
+        let (event_kind, default_backoff) = (EventKind::Listed, filling.default_backoff);
         let event = IndexEvent { object, event_kind, handlers: &handlers, default_backoff, stop, span: &span };
-        let next = &self.next;
-        let changes = next.indexer.evaluate(&**next, &next.events, event).await?;
-        let followed = self.followed.lock();
-        if !followed.contains(uid) {
-            next.indexer.apply(changes);
+        let changes = self.indexer.evaluate(self, &self.events, event).await?;
+        let followed = filling.followed.lock();
+        if !followed.as_ref().is_some_and(|followed| followed.contains(uid)) {
+            self.indexer.apply(changes);
         }
         Ok(())
     }
 
-    /// Indexes an object at an event. Failures are repeated by the next revision at the next event, and told then.
-    async fn follow(&self, event: IndexEvent<'_>) {
-        let handlers = self.handlers_of(&event.object.resource);
-        self.followed.lock().insert(event.object.body.uid().unwrap_or_default().into());
-        // The next revision may have a successor, too.
-        drop(self.next.index(IndexEvent { handlers: &handlers, ..event }).await);
+    /// Ends the filling from lists: all objects that arrive later have events.
+    pub fn filled(&self) {
+        if let Some(filling) = &self.filling {
+            *filling.followed.lock() = None;
+        }
     }
 
-    fn remove(&self, uid: &str) {
-        self.followed.lock().insert(uid.into());
-        self.next.unindex(uid);
-    }
-
-    fn handlers_of(&self, resource: &Resource) -> IndexingHandlers {
-        IndexingHandlers::of(self.handlers.iter().filter(|handler| handler.concerns(resource)).cloned())
+    /// Indexes an object at an event of an earlier revision, in the indexes that it does not have. Failures are repeated by this revision at
+    /// the next event, and told then.
+    async fn follow(&self, event: IndexEvent<'_>, indexes: &[Arc<SharedIndex>]) {
+        let Some(filling) = &self.filling else { return };
+        let handlers = filling.handlers_of(&event.object.resource, |name| indexes.iter().any(|index| index.name() == name));
+        filling.note(event.object.body.uid().unwrap_or_default());
+        drop(self.indexer.index(self, &self.events, IndexEvent { handlers: &handlers, ..event }).await);
     }
 }
 
@@ -316,8 +381,8 @@ impl Indexing for LiveEffects {
         }
         async move {
             let indexed = self.indexer.index(self, &self.events, event).await;
-            if let Some(successor) = self.successor() {
-                successor.follow(event).await;
+            for (follower, indexes) in self.followed_by() {
+                follower.follow(event, &indexes).await;
             }
             indexed
         }
@@ -325,7 +390,7 @@ impl Indexing for LiveEffects {
     }
 
     fn is_filling(&self) -> bool {
-        self.successor.read().is_some()
+        !self.followed_by().is_empty()
     }
 
     fn unindex(&self, uid: &str) {
@@ -334,7 +399,10 @@ impl Indexing for LiveEffects {
             return;
         }
         self.indexer.remove(uid);
-        self.successor().iter().for_each(|successor| successor.remove(uid));
+        for (follower, _) in self.followed_by() {
+            follower.filling.iter().for_each(|filling| filling.note(uid));
+            follower.indexer.remove(uid);
+        }
     }
 
     fn readiness(&self) -> Option<&Arc<Readiness>> {

@@ -98,8 +98,6 @@ pub struct Declared {
 /// Runs the watches of one operator.
 pub struct Observer<W: Effects> {
     declared: Declared,
-    /// The effects of the first revision: what is used here is the same for all of them.
-    world: Arc<W>,
     revisions: Arc<Revisions<W>>,
     /// Requests that the watches pass their known objects on once more, by counting.
     revisits: watch::Sender<u64>,
@@ -227,7 +225,7 @@ struct Predecessor {
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.worker_stop.request("the observer is gone");
-        self.world.abandon_background();
+        self.revisions.newest().world.abandon_background();
         if let Some(monitor) = &self.declared.monitor {
             monitor.pending_scans(self.reported_scans, 0);
         }
@@ -242,19 +240,18 @@ impl<W: Effects + 'static> Observer<W> {
         let revisions = Arc::new(Revisions::new(Revision {
             number: 0,
             digest: Arc::clone(&declared.revision),
-            world: Arc::clone(&world),
+            since: world.clock().now(),
+            world,
             handlers: declared.handlers.clone(),
             storages: Arc::clone(&declared.storages),
             lifecycle: declared.lifecycle,
             default_backoff: declared.default_backoff,
             sub_defaults: declared.sub_defaults.clone(),
             settings: Arc::clone(&declared.settings),
-            since: world.clock().now(),
         }));
         let (replacer, replacements) = mpsc::channel(1);
         Self {
             declared,
-            world,
             revisions,
             revisits: watch::Sender::new(0),
             replacements,
@@ -321,9 +318,9 @@ impl<W: Effects + 'static> Observer<W> {
 
     /// Reports if handlers wait for the indexes for a long time.
     fn warn_of_waits(&mut self, stop: &Stop) {
-        let (world, stop) = (Arc::clone(&self.world), stop.child());
+        let Some(readiness) = self.revisions.newest().world.readiness().map(Arc::clone) else { return };
+        let stop = stop.child();
         self.tasks.spawn("warnings about indexes", async move {
-            let Some(readiness) = world.readiness() else { return };
             tokio::select! {
                 () = stop.requested() => {}
                 () = readiness.warn_of_waits() => {}
@@ -350,6 +347,8 @@ impl<W: Effects + 'static> Observer<W> {
                         self.take_over(filled);
                         self.reconcile(stop);
                     }
+                    // A kind without events would keep the revision before in memory.
+                    self.served.values().for_each(|kind| kind.follow_revisions());
                     self.revisits.send_modify(|requests| *requests += 1);
                     // The waiting one may be gone.
                     let _ = replacement.done.send(());
@@ -703,8 +702,9 @@ impl<W: Effects + 'static> Observer<W> {
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
+        let newest = self.revisions.newest();
         // Objects wait for their daemons, so both end together.
-        tokio::join!(futures::future::join_all(ends), self.world.end_background());
+        tokio::join!(futures::future::join_all(ends), newest.world.end_background());
         self.tasks.finish(self.declared.exit_timeout).await;
     }
 }

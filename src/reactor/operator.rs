@@ -166,19 +166,23 @@ pub enum ServeError {
     Cleanup(ActivityError),
 }
 
-/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. Requests to
-/// reload it are answered once it watches.
+/// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. A request to
+/// reload it before it watches is answered with [`ReloadError::Starting`].
 ///
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
     let settings = operator.settings.clone();
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
     let activities = Arc::clone(&started.activities);
-    let settings = match activities.start_up(settings, &stop).await {
+    let started_up = tokio::select! {
+        settings = activities.start_up(settings, &stop) => settings,
+        never = reloads.answer_at_start(&started.revision) => never,
+    };
+    let settings = match started_up {
         Ok(settings) => settings,
         Err(ActivityError::Stopped) => return Ok(()),
         Err(failed) => return Err(ServeError::Startup(failed)),
@@ -186,6 +190,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: 
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
+    started.scripts.host.set_memory(settings.scripts.memory);
     if let Some(log) = &started.log {
         log.set_prefix(settings.persistence.storages.prefix());
     }
@@ -217,6 +222,8 @@ impl PostingTask {
 
 /// An operator whose scripts are installed.
 struct Started {
+    /// The digest of its files.
+    revision: String,
     scripts: Arc<HostScripts>,
     client: Client,
     kinds: Arc<ResourceResolver>,
@@ -273,7 +280,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { scripts, client, kinds, activities, events, log, poster, posted, counted })
+    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -304,11 +311,12 @@ async fn run(
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
     let Operator { name, defaults, schedules, .. } = operator;
-    let Started { scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
         logged_in = client.log_in() => logged_in.map_err(ServeError::Login)?,
+        never = reloads.answer_at_start(&revision) => never,
     }
     let own_stop = stop.child();
     posted.configure(settings.posting.clone());
@@ -430,9 +438,14 @@ struct RunningOperator {
 }
 
 impl Revising for RunningOperator {
-    async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+    async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
         // Boxed, because an operator has no place for the state of a rare event.
-        Box::pin(self.replace(operator, earlier)).await.inspect_err(|_| self.metrics.load_failed())
+        let reloaded = Box::pin(self.replace(operator, earlier, outdated)).await;
+        reloaded.inspect_err(|failure| {
+            if !matches!(failure, ReloadError::Outdated | ReloadError::Ended) {
+                self.metrics.load_failed();
+            }
+        })
     }
 
     async fn due(&self) {
@@ -452,10 +465,9 @@ impl Revising for RunningOperator {
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
-        let running = self.reviser.newest();
+    async fn replace(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
-        let program = program.after(running.world.scripts().installed.program());
+        let program = program.after(self.reviser.newest().world.scripts().installed.program());
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
             self.metrics.loaded(&revision, self.now());
@@ -466,10 +478,11 @@ impl RunningOperator {
         if is_on_trial || self.refused.as_deref() == Some(&*revision) {
             return Ok(Reloaded::Unchanged);
         }
-        let preparation = Preparation { reviser: &self.reviser, client: &self.client, metrics: &self.metrics, stop: &self.stop };
+        let (reviser, client, metrics, stop) = (&self.reviser, &self.client, &self.metrics, &self.stop);
+        let preparation = Preparation { reviser, client, metrics, stop, outdated };
         let prepared = preparation.prepare(operator, earlier, program, &mut self.loaded).await?;
         if let Some(trial) = self.trial.take() {
-            self.report_end(&trial.end(), &TrialEnd::Replaced);
+            self.report_end(&trial.give_up(), &TrialEnd::Replaced);
         }
         self.forget_rollback();
         if let Some(canary) = prepared.settings.reload.canary.filter(|_| self.has_trials) {
@@ -487,9 +500,6 @@ impl RunningOperator {
     /// Lets a revision serve a share of the objects. The settings, the kinds and what belongs to the operator itself stay as they are.
     async fn try_out(&mut self, prepared: Prepared, canary: Canary) {
         let running = self.reviser.newest();
-        if !prepared.has_own_indexes {
-            running.world.stop_filling();
-        }
         let revision = prepared.revision.with_settings_of(&running);
         let options = self.background_options(&prepared, &self.settings);
         let trial = Trial::begin(prepared, canary, &running);
@@ -519,7 +529,7 @@ impl RunningOperator {
     /// Lets the revision before serve all objects again.
     async fn roll_back(&mut self, fault: Fault) {
         let Some(trial) = self.trial.take() else { return };
-        let prepared = trial.end();
+        let prepared = trial.give_up();
         self.leave_trial().await;
         let (revision, before, reason) = (Arc::clone(&prepared.revision.digest), self.loaded.revision.clone(), fault.text.clone());
         self.report_end(&prepared, &TrialEnd::RolledBack(fault));
@@ -536,7 +546,7 @@ impl RunningOperator {
     async fn withdraw(&mut self) {
         self.forget_rollback();
         let Some(trial) = self.trial.take() else { return };
-        let prepared = trial.end();
+        let prepared = trial.give_up();
         self.leave_trial().await;
         self.report_end(&prepared, &TrialEnd::Withdrawn);
         let (name, revision, before) = (&prepared.operator.name, &*prepared.revision.digest, &self.loaded.revision);
@@ -549,7 +559,6 @@ impl RunningOperator {
         if let Some(background) = running.world.background() {
             background.withdraw();
         }
-        running.world.stop_filling();
         self.reviser.withdraw().await;
     }
 
@@ -563,7 +572,7 @@ impl RunningOperator {
     fn end_trial(&mut self) {
         self.forget_rollback();
         if let Some(trial) = self.trial.take() {
-            self.report_end(&trial.end(), &TrialEnd::Withdrawn);
+            self.report_end(&trial.give_up(), &TrialEnd::Withdrawn);
         }
     }
 
@@ -610,6 +619,7 @@ impl RunningOperator {
         if let Some(monitor) = &self.monitor {
             monitor.indexes_installed(&operator.name, indexes);
         }
+        world.follow_alone();
         let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
@@ -627,6 +637,7 @@ impl RunningOperator {
         self.loaded.warn_of_fixed_settings(&operator.name, settings);
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
         self.client.configure(connection(settings));
+        self.reviser.newest().world.scripts().host.set_memory(settings.scripts.memory);
         self.poster.configure(settings.posting.clone());
         if let Some(log) = &self.log {
             log.set_prefix(settings.persistence.storages.prefix());

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::cluster::discovery;
 use crate::cluster::{self, Client, KnownObjects, Seen, Sink, Watcher};
@@ -37,7 +38,10 @@ use super::worker::WorkerSettings;
 /// The pause before the kinds of the cluster are asked for again.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The failures of a list after which an index is left incomplete, as at the start.
+/// The pause before a revision whose indexes could not be filled is tried again.
+pub const RETRY_PAUSE: Duration = Duration::from_secs(10);
+
+/// The failures of a list after which a revision does not take effect, because its indexes would be incomplete.
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
@@ -61,6 +65,20 @@ pub enum ReloadError {
     /// The values of Secrets cannot be digested.
     #[error(transparent)]
     Key(#[from] MissingKey),
+    /// The objects for an added or changed index cannot be listed.
+    #[error("the objects of {resource} cannot be listed for the indexes: {reason}")]
+    Index {
+        /// The kind.
+        resource: String,
+        /// The last error.
+        reason: String,
+    },
+    /// It has not started yet, so that it has to be started anew with the new files.
+    #[error("the operator is still starting")]
+    Starting,
+    /// A newer revision was asked for meanwhile.
+    #[error("a newer revision replaces it")]
+    Outdated,
     /// The operator ends.
     #[error("the operator ends")]
     Ended,
@@ -79,7 +97,11 @@ pub enum Reloaded {
 
 /// A handle that reloads a running operator. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Reloader(mpsc::Sender<Request>);
+pub struct Reloader {
+    requests: mpsc::Sender<Request>,
+    /// Ends the waits of the last request.
+    outdated: Arc<Mutex<Stop>>,
+}
 
 /// The requests to reload an operator.
 #[derive(Debug)]
@@ -89,17 +111,20 @@ pub struct Reloads(mpsc::Receiver<Request>);
 struct Request {
     operator: Box<Operator>,
     earlier: Precedence,
+    /// Requested by the next request.
+    outdated: Stop,
     reply: oneshot::Sender<Result<Reloaded, ReloadError>>,
 }
 
 /// Returns the handle that reloads an operator, and the receiver of its requests.
 pub fn channel() -> (Reloader, Reloads) {
     let (sender, receiver) = mpsc::channel(1);
-    (Reloader(sender), Reloads(receiver))
+    (Reloader { requests: sender, outdated: Arc::default() }, Reloads(receiver))
 }
 
 impl Reloader {
-    /// Loads the scripts of an operator's new declaration, and lets it take effect. Waits while the operator starts.
+    /// Loads the scripts of an operator's new declaration, and lets it take effect. An earlier request that still waits for the cluster is
+    /// given up.
     ///
     /// `earlier` has the operators of the process that come before this one.
     ///
@@ -107,13 +132,30 @@ impl Reloader {
     /// If the revision cannot take effect. The running one is left as it is.
     pub async fn reload(&self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
         let (reply, answer) = oneshot::channel();
-        let request = Request { operator: Box::new(operator), earlier, reply };
-        self.0.send(request).await.map_err(|_| ReloadError::Ended)?;
+        let outdated = Stop::new();
+        std::mem::replace(&mut *self.outdated.lock(), outdated.clone()).request("a newer revision is there");
+        let request = Request { operator: Box::new(operator), earlier, outdated, reply };
+        self.requests.send(request).await.map_err(|_| ReloadError::Ended)?;
         answer.await.unwrap_or(Err(ReloadError::Ended))
     }
 }
 
 impl Reloads {
+    /// Answers all requests while the operator starts with a revision; never ends. Another revision cannot take effect, since what the
+    /// startup functions have done may belong to the old files.
+    pub(super) async fn answer_at_start(&mut self, revision: &str) -> ! {
+        while let Some(Request { operator, reply, .. }) = self.0.recv().await {
+            let answer = match Program::load(operator.declaration.clone()) {
+                Err(problems) => Err(ReloadError::Scripts(problems)),
+                Ok(program) if operator.revision(&program) == revision => Ok(Reloaded::Unchanged),
+                Ok(_) => Err(ReloadError::Starting),
+            };
+            // The asking one may be gone.
+            let _ = reply.send(answer);
+        }
+        std::future::pending().await
+    }
+
     /// Answers all requests, one after another; never ends.
     pub(super) async fn answer(&mut self, revising: &mut impl Revising) {
         loop {
@@ -125,8 +167,8 @@ impl Reloads {
                     continue;
                 }
             };
-            let Request { operator, earlier, reply } = request;
-            let reloaded = revising.reload(*operator, earlier).await;
+            let Request { operator, earlier, outdated, reply } = request;
+            let reloaded = revising.reload(*operator, earlier, &outdated).await;
             // The asking one may be gone.
             let _ = reply.send(reloaded);
         }
@@ -135,8 +177,8 @@ impl Reloads {
 
 /// A running operator that can be reloaded.
 pub(super) trait Revising {
-    /// Reloads it.
-    async fn reload(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError>;
+    /// Reloads it, unless the revision is outdated before it takes effect.
+    async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError>;
 
     /// Waits until there is something to do between reloads; never ends if there is nothing.
     ///
@@ -253,6 +295,8 @@ pub(super) struct Preparation<'a> {
     pub metrics: &'a OperatorMetrics,
     /// Requested when the operator ends.
     pub stop: &'a Stop,
+    /// Requested when a newer revision is asked for.
+    pub outdated: &'a Stop,
 }
 
 /// A revision that is ready to take effect.
@@ -264,8 +308,6 @@ pub(super) struct Prepared {
     pub filled: Vec<Filled>,
     /// The operators of the process that come before this one.
     pub earlier: Precedence,
-    /// Whether it has indexes that the running revision does not have in this form.
-    pub has_own_indexes: bool,
     indexes: IndexPrints,
 }
 
@@ -291,10 +333,11 @@ impl Preparation<'_> {
         let program = Arc::new(program);
         let installed = self.install(&newest.world, &program, is_changed).await?;
         let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.world.scripts().host), installed, self.metrics));
-        let world = Arc::new(newest.world.next(number, scripts, is_changed));
-        let changed: Vec<Arc<Handler>> = operator.indexes.iter().filter(|handler| is_changed(&handler.id)).cloned().map(Arc::new).collect();
-        let has_own_indexes = !changed.is_empty();
-        let filled = self.fill(&operator.name, &newest.world, &world, changed, &settings).await?;
+        let index_handlers: Vec<Arc<Handler>> = operator.indexes.iter().cloned().map(Arc::new).collect();
+        let changed: BTreeSet<&str> = operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
+        let filling = Filling::new(index_handlers.clone(), settings.execution.default_backoff);
+        let world = Arc::new(newest.world.next(number, scripts, filling, is_changed));
+        let filled = self.fill(&operator.name, &world, &index_handlers, &changed).await?;
         let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
         let revision = Revision {
             number,
@@ -308,7 +351,7 @@ impl Preparation<'_> {
             settings: Arc::new(WorkerSettings::of(&settings)),
             since: newest.world.clock().now(),
         };
-        Ok(Prepared { operator, revision, program, settings, filled, earlier, has_own_indexes, indexes })
+        Ok(Prepared { operator, revision, program, settings, filled, earlier, indexes })
     }
 
     async fn install(
@@ -326,25 +369,22 @@ impl Preparation<'_> {
     async fn fill(
         &self,
         operator: &str,
-        before: &LiveEffects,
-        next: &Arc<LiveEffects>,
-        handlers: Vec<Arc<Handler>>,
-        settings: &Settings,
+        world: &Arc<LiveEffects>,
+        handlers: &[Arc<Handler>],
+        changed: &BTreeSet<&str>,
     ) -> Result<Vec<Filled>, ReloadError> {
-        let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref));
-        let is_needed = !handlers.is_empty();
-        let filling = Arc::new(Filling::new(Arc::clone(next), handlers, settings.execution.default_backoff));
-        before.fill(Arc::clone(&filling));
+        world.follow_earlier();
         let mut filled = Vec::new();
-        if !is_needed {
-            return Ok(filled);
-        }
-        for resource in self.resources_of(&purposes).await? {
-            for namespace in self.reviser.namespaces_of(&resource) {
-                let known = self.list(operator, &filling, &resource, namespace.as_deref()).await?;
-                filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
+        if !changed.is_empty() {
+            let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref).filter(|handler| changed.contains(&*handler.id)));
+            for resource in self.resources_of(&purposes).await? {
+                for namespace in self.reviser.namespaces_of(&resource) {
+                    let known = self.list(operator, (world, changed), &resource, namespace.as_deref()).await?;
+                    filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
+                }
             }
         }
+        world.filled();
         Ok(filled)
     }
 
@@ -353,7 +393,7 @@ impl Preparation<'_> {
         loop {
             let scan = tokio::select! {
                 biased;
-                () = self.stop.requested() => return Err(ReloadError::Ended),
+                reason = self.interrupted() => return Err(reason),
                 scan = discovery::scan(self.client, groups.as_ref()) => scan,
             };
             match scan {
@@ -368,7 +408,7 @@ impl Preparation<'_> {
                     warn!(target: "kopfd::reload", error = failure.chain(), "Cannot look at the kinds of the cluster, whose objects are to be indexed. Will look again.");
                     tokio::select! {
                         biased;
-                        () = self.stop.requested() => return Err(ReloadError::Ended),
+                        reason = self.interrupted() => return Err(reason),
                         () = tokio::time::sleep(DISCOVERY_PAUSE) => {}
                     }
                 }
@@ -376,35 +416,68 @@ impl Preparation<'_> {
         }
     }
 
-    /// Indexes all objects of a kind. Returns nothing if it cannot be listed.
+    /// Waits until nobody needs the revision any more.
+    async fn interrupted(&self) -> ReloadError {
+        tokio::select! {
+            biased;
+            () = self.stop.requested() => ReloadError::Ended,
+            () = self.outdated.requested() => ReloadError::Outdated,
+        }
+    }
+
+    /// Indexes all objects of a kind. Returns nothing if the kind is gone.
+    ///
+    /// # Errors
+    /// If it cannot be listed. Without its objects, the indexes would have less than those of the running revision.
     async fn list(
         &self,
         operator: &str,
-        filling: &Filling,
+        (world, changed): (&LiveEffects, &BTreeSet<&str>),
         resource: &Arc<Resource>,
         namespace: Option<&str>,
     ) -> Result<Option<KnownObjects>, ReloadError> {
-        let Ok(mut watcher) = Watcher::new(self.client.clone(), (**resource).clone(), namespace) else { return Ok(None) };
+        let failed = |reason| ReloadError::Index { resource: resource.to_string(), reason };
+        let watcher = Watcher::new(self.client.clone(), (**resource).clone(), namespace);
+        let mut watcher = watcher.map_err(|failure| failed(failure.chain()))?;
         let end = self.stop.child();
-        let mut sink = FillSink { operator, filling, resource, stop: self.stop, end: end.clone(), is_complete: false, failures: 0 };
-        watcher.run(&mut sink, &end).await;
-        if self.stop.is_requested() {
-            return Err(ReloadError::Ended);
+        let mut sink = FillSink {
+            operator,
+            world,
+            changed,
+            resource,
+            stop: self.stop,
+            end: end.clone(),
+            is_complete: false,
+            failures: 0,
+            failure: None,
+        };
+        tokio::select! {
+            biased;
+            reason = self.interrupted() => return Err(reason),
+            () = watcher.run(&mut sink, &end) => {}
         }
-        Ok(sink.is_complete.then(|| watcher.into_known()))
+        match sink.failure {
+            Some((Some(404), _)) => Ok(None),
+            Some((_, reason)) => Err(failed(reason)),
+            None => Ok(sink.is_complete.then(|| watcher.into_known())),
+        }
     }
 }
 
 /// Indexes the objects of one list.
 struct FillSink<'a> {
     operator: &'a str,
-    filling: &'a Filling,
+    world: &'a LiveEffects,
+    /// The indexes that are filled.
+    changed: &'a BTreeSet<&'a str>,
     resource: &'a Arc<Resource>,
     stop: &'a Stop,
     /// Ends the watcher.
     end: Stop,
     is_complete: bool,
     failures: usize,
+    /// Why the kind cannot be listed, with the status of the answer.
+    failure: Option<(Option<u16>, String)>,
 }
 
 impl Sink for FillSink<'_> {
@@ -414,9 +487,9 @@ impl Sink for FillSink<'_> {
         if self.is_complete || seen.event_kind != EventKind::Listed {
             return;
         }
-        let memo = self.filling.memo(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
+        let memo = self.world.memo_for_indexes(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
         let object = Object { resource: Arc::clone(self.resource), body, memo };
-        if let Err(failure) = self.filling.add(&object, self.stop).await {
+        if let Err(failure) = self.world.fill(&object, self.stop, |name| self.changed.contains(name)).await {
             warn!(
                 target: "kopfd::reload",
                 resource = %self.resource,
@@ -436,12 +509,7 @@ impl Sink for FillSink<'_> {
         self.failures += 1;
         let is_refused = failure.status().is_some_and(|status| status < 429);
         if is_refused || self.failures >= MAX_LIST_FAILURES {
-            error!(
-                target: "kopfd::reload",
-                resource = %self.resource,
-                error = failure.chain(),
-                "The kind cannot be listed, so its indexes are incomplete until it can."
-            );
+            self.failure = Some((failure.status(), failure.chain()));
             self.end.request("the kind cannot be listed");
         }
     }

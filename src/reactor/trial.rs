@@ -92,6 +92,12 @@ impl Trial {
         trial::decide(&self.canary.rollback, self.began.elapsed() >= self.canary.time, &old, &new)
     }
 
+    /// Ends the trial of a revision that does not take effect.
+    pub(super) fn give_up(self) -> Prepared {
+        self.prepared.revision.world.stop_following();
+        self.end()
+    }
+
     /// Ends the counting.
     pub(super) fn end(self) -> Prepared {
         for tally in &self.tallies {

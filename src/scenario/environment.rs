@@ -26,7 +26,7 @@ use crate::persistence::Keys;
 use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::reload::{self, ReloadError, Reloaded};
+use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
 use crate::reactor::{ActivityMonitor, Scope};
 use crate::script::{Fibers, Threads};
 
@@ -362,8 +362,7 @@ impl Environment {
         }
         let loaded = self.change_files(changes)?;
         let operators = match (loaded, is_refused) {
-            (Ok(operators), false) => operators,
-            (Ok(_), true) => return Err("the files have no errors, but should be refused".to_owned()),
+            (Ok(operators), _) => operators,
             (Err(text), true) => {
                 self.record(format!("the files have errors: {text}"));
                 return Ok(());
@@ -378,15 +377,36 @@ impl Environment {
         // A killed operator starts with the new files.
         let reloaders = self.run.lock().await.as_ref().map(|run| run.reloaders.clone()).unwrap_or_default();
         let precedence = Precedence::of(&operators);
+        let mut has_refused = false;
         for (operator, (name, reloader)) in operators.into_iter().zip(reloaders) {
-            match reloader.reload(operator, precedence.before(&name)).await {
+            let is_repeated = self.chaos.is_some() && !is_refused;
+            match reload_one(&reloader, &operator, precedence.before(&name), is_repeated).await {
                 Ok(Reloaded::Unchanged) | Err(ReloadError::Ended) => {}
                 Ok(Reloaded::Changed(_)) => self.record(format!("operator {name} is reloaded")),
                 Ok(Reloaded::OnTrial(_)) => self.record(format!("operator {name} tries the new revision on a share of the objects")),
+                Err(ReloadError::Starting) => return self.start_anew().await,
+                Err(failure) if is_refused => {
+                    has_refused = true;
+                    self.record(format!("operator {name} is not reloaded: {}", chain(&failure)));
+                }
                 Err(failure) => return Err(format!("operator {name} is not reloaded: {}", chain(&failure))),
             }
         }
+        // A disturbed operator may have been killed meanwhile.
+        if is_refused && !has_refused && self.chaos.is_none() {
+            return Err("the files have taken effect, but should be refused".to_owned());
+        }
         Ok(())
+    }
+
+    /// Operators that have not started yet start anew with changed files.
+    async fn start_anew(&self) -> Result<(), String> {
+        let _guard = self.lock_transition().await;
+        self.record("the operator is still starting, and starts anew with the changed files".to_owned());
+        if let Some(run) = self.run.lock().await.take() {
+            self.end(run).await;
+        }
+        self.start().await
     }
 
     /// Changes files. The inner result has the operators, or their first mistake.
@@ -601,5 +621,15 @@ impl Observations for Environment {
 impl Drop for Environment {
     fn drop(&mut self) {
         self.controllers.request("the end of the scenario");
+    }
+}
+/// Reloads an operator. Disturbances may prevent that its indexes are filled: as in a process, that is tried again.
+async fn reload_one(reloader: &Reloader, operator: &Operator, earlier: Precedence, is_repeated: bool) -> Result<Reloaded, ReloadError> {
+    loop {
+        let reloaded = reloader.reload(operator.clone(), earlier.clone()).await;
+        if !is_repeated || !matches!(reloaded, Err(ReloadError::Index { .. })) {
+            return reloaded;
+        }
+        tokio::time::sleep(RELOAD_PAUSE).await;
     }
 }

@@ -141,7 +141,7 @@ pub struct Host {
     threads: Vec<Worker>,
     fibers: Fibers,
     operator_memo: memo::Current,
-    memory: u64,
+    memory: AtomicU64,
     generations: AtomicU64,
 }
 
@@ -197,7 +197,12 @@ impl Host {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,
         };
-        Ok(Self { threads, fibers, operator_memo, memory, generations: AtomicU64::new(0) })
+        Ok(Self { threads, fibers, operator_memo, memory: AtomicU64::new(memory), generations: AtomicU64::new(0) })
+    }
+
+    /// Changes the memory above which later calls wait, in bytes.
+    pub fn set_memory(&self, memory: u64) {
+        self.memory.store(memory, Ordering::Relaxed);
     }
 
     /// Compiles the scripts of an operator on all threads: first on one, so that problems are reported once.
@@ -247,7 +252,7 @@ impl Host {
             },
             _ => None,
         };
-        self.fibers.memory.at_most(self.memory).await;
+        self.fibers.memory.at_most(self.memory.load(Ordering::Relaxed)).await;
         let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let jobs = self.thread_of(&call.subject.turn());
@@ -284,7 +289,7 @@ impl Host {
         evaluation: Evaluation,
         job_of: impl FnOnce(Box<EvaluateJob<T>>) -> Job,
     ) -> Result<T, String> {
-        self.fibers.memory.at_most(self.memory).await;
+        self.fibers.memory.at_most(self.memory.load(Ordering::Relaxed)).await;
         let permit = self.fibers.permit().await;
         let (reply, answer) = oneshot::channel();
         let job = EvaluateJob { generation: installed.generation, subject: subject.clone(), evaluation, reply, permit };

@@ -46,7 +46,7 @@ impl Indexes {
     }
 
     /// Returns references to all indexes.
-    pub(super) fn shared(&self) -> impl Iterator<Item = &Arc<SharedIndex>> {
+    pub fn shared(&self) -> impl Iterator<Item = &Arc<SharedIndex>> {
         self.0.values()
     }
 

@@ -21,7 +21,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
-pub use scripts::{IndexMetrics, ScriptMetrics};
+pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
 
 /// The upper bounds of durations in seconds: from a request in memory to a slow handler.
@@ -73,6 +73,7 @@ struct Families {
     info: Family<Labels, Gauge>,
     loaded: Family<Labels, Gauge>,
     loaded_at: Family<Labels, Seconds>,
+    in_memory: Family<Labels, Gauge>,
     trial: Family<Labels, Gauge>,
     trials: Family<Labels, Counter>,
     /// The loaded revision of each operator.
@@ -120,6 +121,7 @@ impl Default for Metrics {
             info: register(&mut registry, table::INFO, Family::default()),
             loaded: register(&mut registry, table::LOADED, Family::default()),
             loaded_at: register(&mut registry, table::LOADED_AT, Family::default()),
+            in_memory: register(&mut registry, table::IN_MEMORY, Family::default()),
             trial: register(&mut registry, table::TRIAL, Family::default()),
             trials: register(&mut registry, table::TRIALS, Family::default()),
             revisions: Mutex::default(),
@@ -440,6 +442,7 @@ mod tests {
         operator.script("made").ran(70);
         operator.script("made").overran("time");
         operator.loaded("abc", jiff::Timestamp::from_second(60).unwrap());
+        drop(operator.revision_in_memory());
         operator.trial_began("def");
         operator.trial_ended("abc", "promoted");
         operator.login(false);

@@ -263,6 +263,13 @@ impl Soak {
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
+    /// Returns the number of revisions whose scripts are in memory.
+    fn revisions_in_memory(&self) -> usize {
+        let text = ask(&self.endpoint, "GET", "/metrics").1;
+        let value = text.lines().find_map(|line| line.strip_prefix("kopfd_revisions_in_memory{operator=\"soak\"} "));
+        value.unwrap().parse().unwrap()
+    }
+
     /// Returns the resident memory of the operator in megabytes.
     fn resident(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.run.id())).unwrap();
@@ -338,6 +345,8 @@ fn reloads_churn_and_hostile_neighbours_at_once_lose_nothing_and_leak_nothing() 
     soak.settle();
     soak.wait_for_reload(revision);
     assert_eq!(soak.watches(), watches, "watches are not opened anew");
+    // Daemons run with the code that they began with, until every tenth revision changes it.
+    assert!(soak.revisions_in_memory() <= 2 * 10, "{} revisions are in memory", soak.revisions_in_memory());
     soak.run.signal("TERM");
     assert_eq!(soak.run.wait(LIMIT).code(), Some(0));
     let told = soak.log.join().unwrap();

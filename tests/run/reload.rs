@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::process::ChildStderr;
 
 use super::{Cluster, object};
-use crate::child::{Process, ask};
+use crate::child::{LIMIT, Process, ask};
 
 /// A running operator of the folder `operators`, and its log.
 pub(super) struct Run {
@@ -116,6 +116,76 @@ fn operators_come_and_go_with_their_manifests() {
     run.wait_for("Operator 'c' has stopped.");
     cluster.client().create(&object("default", "last"));
     run.wait_for("last first");
+    run.process.signal("TERM");
+    run.wait_for("a cleans up");
+}
+
+/// Returns the manifest of an operator with another startup function.
+fn starting_by(name: &str, startup: &str) -> String {
+    manifest(name, &format!("{name}.dev")).replace(&format!("logger.info(\"{name} starts up\");"), startup)
+}
+
+#[test]
+fn an_added_operator_that_cannot_run_leaves_the_others_in_service_until_it_is_mended() {
+    let cluster = Cluster::start();
+    let mut run = Run::start(&cluster);
+    run.wait_for("[default/one] Handler 'greet' succeeded.");
+    cluster.write("operators/b.rhai", &script("is seen by b"));
+    cluster.write("operators/b.yaml", &starting_by("b", "throw permanent(\"no disk\");"));
+    run.wait_for("Operator 'b' cannot continue: ");
+    cluster.client().create(&object("default", "three"));
+    run.wait_for("three first");
+    let ready = run.answer("/readyz");
+    assert!(ready.contains("200 OK") && ready.contains("note: operator 'b' cannot run: ") && ready.contains("no disk"), "{ready}");
+    run.process.signal("HUP");
+    run.wait_for("Operator 'b' cannot continue: ");
+    cluster.write("operators/b.yaml", &manifest("b", "b.dev"));
+    run.wait_for("b starts up");
+    run.wait_for("one is seen by b");
+    assert!(!run.answer("/readyz").contains("note:"));
+    // Another name is another operator.
+    cluster.write("operators/b.yaml", &starting_by("b", "throw permanent(\"no disk\");").replace("name: b}", "name: c}"));
+    run.wait_for("Operator 'c' cannot continue: ");
+    cluster.client().create(&object("default", "four"));
+    run.wait_for("four first");
+    run.process.signal("TERM");
+    run.wait_for("a cleans up");
+    assert!(run.process.wait(LIMIT).success(), "the operator of the start has served to the end");
+}
+
+#[test]
+fn a_process_without_an_operator_that_can_run_waits_for_its_files() {
+    let cluster = Cluster::start();
+    let mut run = Run::start(&cluster);
+    run.wait_for("[default/one] Handler 'greet' succeeded.");
+    cluster.write("operators/a.yaml", &starting_by("a", "throw permanent(\"no disk\");").replace("name: a}", "name: c}"));
+    run.wait_for("Operator 'c' cannot continue: ");
+    let ready = run.answer("/readyz");
+    assert!(ready.contains("503") && ready.contains("no operator can run"), "{ready}");
+    cluster.write("operators/a.yaml", &manifest("a", "a.dev"));
+    run.wait_for("a starts up");
+    cluster.client().create(&object("default", "three"));
+    run.wait_for("three first");
+    assert!(run.answer("/readyz").contains("200 OK"));
+    run.process.signal("TERM");
+    run.wait_for("a cleans up");
+}
+
+#[test]
+fn an_operator_that_does_not_start_holds_up_no_other_one_and_starts_anew_with_changed_files() {
+    let cluster = Cluster::start();
+    let mut run = Run::start(&cluster);
+    run.wait_for("[default/one] Handler 'greet' succeeded.");
+    cluster.write("operators/b.rhai", &script("is seen by b"));
+    cluster.write("operators/b.yaml", &starting_by("b", "throw temporary(\"not yet\", 1);"));
+    run.wait_for("not yet");
+    cluster.write("operators/a.rhai", &script("second"));
+    run.wait_for("Operator 'a' is reloaded");
+    run.wait_for("not yet");
+    cluster.write("operators/b.yaml", &manifest("b", "b.dev"));
+    run.wait_for("Operator 'b' has not started yet. It starts anew with the changed files.");
+    run.wait_for("b starts up");
+    run.wait_for("one is seen by b");
     run.process.signal("TERM");
     run.wait_for("a cleans up");
 }

@@ -102,7 +102,7 @@ fn an_address_without_an_operator_is_explained() {
         let (code, printed, problem) = status(&cluster, &[&url, "-o", "json"], &[]);
         server.join().unwrap();
         assert!(
-            code == Some(1) && printed.is_empty() && problem.contains(expected) && problem.contains("\nhint: name the URL"),
+            code == Some(1) && printed.is_empty() && problem.contains(expected) && problem.contains("\n  hint: name the URL"),
             "{problem}"
         );
     }

@@ -143,11 +143,13 @@ impl Task {
         self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: true });
     }
 
-    /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, or the stop is requested.
+    /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or the stop is requested.
     async fn wait(&mut self, left: Duration) {
+        let mut newest = self.newest.clone();
         let synced = tokio::select! {
             biased;
             () = self.ends.requested() => return,
+            Ok(()) = newest.changed() => return self.follow(),
             () = tokio::time::sleep(left) => return,
             synced = self.sync() => synced,
         };
@@ -211,6 +213,13 @@ impl Task {
         self.context.events.emit(&EngineEvent::ScheduleGivenUp { handler: &self.handler, scheduled_at: tick });
     }
 
+    /// Takes over the newest revision. An earlier one is not kept in memory until the next tick.
+    fn follow(&mut self) {
+        if self.newest.has_changed().unwrap_or_default() {
+            Revision { handler: self.handler, context: self.context } = self.newest.borrow_and_update().clone();
+        }
+    }
+
     /// Makes an attempt of the run for a tick, once the indexes are filled.
     async fn attempt(&mut self, tick: Timestamp) {
         tokio::select! {
@@ -218,9 +227,7 @@ impl Task {
             () = self.ends.requested() => return,
             () = self.context.readiness.ready() => {}
         }
-        if self.newest.has_changed().unwrap_or_default() {
-            Revision { handler: self.handler, context: self.context } = self.newest.borrow_and_update().clone();
-        }
+        self.follow();
         let (retry, events) = (self.record.retries, self.context.events.clone());
         if retry == 0 {
             self.metrics.late(time_between(tick, self.context.clock.now()));

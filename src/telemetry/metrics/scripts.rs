@@ -16,6 +16,10 @@ pub struct ScriptMetrics {
     operations: Counter,
 }
 
+/// The scripts of one revision among those in memory, until it is dropped.
+#[derive(Debug)]
+pub struct LoadedRevision(Gauge);
+
 /// The metrics of one index.
 #[derive(Debug, Clone)]
 pub struct IndexMetrics {
@@ -26,7 +30,10 @@ pub struct IndexMetrics {
 impl Metrics {
     /// Adds a function that updates gauges before they are read, until it returns false: for what would cost more to count at each change.
     pub fn refreshed_by(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
-        self.0.refreshes.lock().push(Box::new(refresh));
+        let mut refreshes = self.0.refreshes.lock();
+        // Nothing else drops what is of no use, if nobody reads the metrics.
+        refreshes.retain(|refresh| refresh());
+        refreshes.push(Box::new(refresh));
     }
 
     /// Has the memory of all scripts of the process read with the metrics: the bytes that they hold, and the calls that wait for memory.
@@ -81,6 +88,13 @@ impl OperatorMetrics {
         self.set_loaded(false);
     }
 
+    /// Counts the scripts of a revision, until the result is dropped.
+    pub fn revision_in_memory(&self) -> LoadedRevision {
+        let gauge = self.metrics.0.in_memory.get_or_create_owned(&labels(table::IN_MEMORY, [&*self.operator]));
+        gauge.inc();
+        LoadedRevision(gauge)
+    }
+
     /// Records that a revision is on trial.
     pub fn trial_began(&self, revision: &str) {
         self.metrics.0.trial.get_or_create(&labels(table::TRIAL, [&self.operator, revision])).set(1);
@@ -113,6 +127,12 @@ impl ScriptMetrics {
     pub fn overran(&self, limit: &str) {
         let labels = labels(table::OVERRUNS, [&*self.operator.operator, &self.handler, limit]);
         self.operator.metrics.0.overruns.get_or_create(&labels).inc();
+    }
+}
+
+impl Drop for LoadedRevision {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

@@ -151,6 +151,11 @@ pub(super) const LOADED: Description =
     gauge("kopfd_config_last_load_successful", &["operator"], "1 if the manifest and the scripts were loaded at the last attempt, else 0");
 pub(super) const LOADED_AT: Description =
     gauge("kopfd_config_last_load_timestamp_seconds", &["operator"], "Time of the last successful load, in seconds since 1970");
+pub(super) const IN_MEMORY: Description = gauge(
+    "kopfd_revisions_in_memory",
+    &["operator"],
+    "Revisions whose scripts are in memory: more than one while calls of earlier revisions run",
+);
 
 pub(super) const TRIAL: Description =
     gauge("kopfd_trial_info", &["operator", "revision"], "1 while this revision is on trial: while it serves a share of the objects");
@@ -161,7 +166,7 @@ pub(super) const TRIALS: Description = counter(
 );
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 36] = [
+pub const TABLE: [Description; 37] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -196,6 +201,7 @@ pub const TABLE: [Description; 36] = [
     INFO,
     LOADED,
     LOADED_AT,
+    IN_MEMORY,
     TRIAL,
     TRIALS,
 ];

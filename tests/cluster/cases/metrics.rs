@@ -47,6 +47,8 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
         "kopfd_loops_total",
         "kopfd_objects_slowed_down",
         "kopfd_api_budget_wait_seconds_total",
+        "kopfd_trial_info",
+        "kopfd_trials_total",
     ];
     for metric in TABLE.iter().filter(|metric| !idle.contains(&metric.name)) {
         let name = format!("{}{}", metric.name, if metric.kind.as_str() == "histogram" { "_count" } else { "" });

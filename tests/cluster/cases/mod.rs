@@ -9,6 +9,7 @@ mod fields;
 mod kinds;
 mod loops;
 mod metrics;
+mod reload;
 mod sameness;
 mod scenarios;
 mod secrets;
@@ -33,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
         beside::CASES,
         crashes::CASES,
         loops::CASES,
+        reload::CASES,
         steps::CASES,
         trouble::CASES,
         takeover::CASES,

@@ -166,6 +166,7 @@ impl<'c> TestContext<'c> {
             kubeconfig: self.cluster.api_server().kubeconfig(),
             namespaces: vec![self.namespace.clone()],
             options: Vec::new(),
+            variables: Vec::new(),
             log: self.log_path(engine),
         }
     }
@@ -178,6 +179,7 @@ impl<'c> TestContext<'c> {
             kubeconfig: self.cluster.api_server().kubeconfig(),
             namespaces: vec![self.namespace.clone()],
             options: Vec::new(),
+            variables: Vec::new(),
             log: self.log_path(Engine::Kopfd),
         }
     }

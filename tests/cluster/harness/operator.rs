@@ -45,6 +45,8 @@ pub(crate) struct Launch {
     pub(crate) namespaces: Vec<String>,
     /// Further options of the command.
     pub(crate) options: Vec<String>,
+    /// Further environment variables.
+    pub(crate) variables: Vec<(String, String)>,
     /// The log file.
     pub(crate) log: PathBuf,
 }
@@ -77,6 +79,7 @@ impl Operator {
             }
         }
         command.env("KUBECONFIG", &launch.kubeconfig);
+        command.envs(launch.variables.iter().cloned());
         let title = match launch.engine {
             Engine::Kopfd => "kopfd",
             Engine::Kopf => "kopf",

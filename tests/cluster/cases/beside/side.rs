@@ -221,6 +221,7 @@ impl Side {
             kubeconfig: self.proxy.kubeconfig(&self.directory),
             namespaces: vec![self.namespace.clone()],
             options: std::iter::once("--log-format=json".to_owned()).chain(options).collect(),
+            variables: Vec::new(),
             log: self.log.path().to_owned(),
         }
     }

@@ -1,0 +1,346 @@
+//! Watches directories, also if they or links on the way to them are replaced. Tells that something has changed, and when that is over.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::error;
+
+/// A time without changes after which the files count as complete: editors write in several steps, and many files change at once.
+pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
+
+/// The longest wait for a quiet time: other programs may write into the same directories all the time.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Links that are followed on the way to a file; more of them are a circle.
+const MAX_LINKS: usize = 40;
+
+/// The watched directories.
+pub(super) struct Watch {
+    interest: Arc<Mutex<Interest>>,
+    pub hints: mpsc::Receiver<()>,
+    /// The directories, as they were named.
+    directories: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
+    /// The paths that are watched.
+    watched: BTreeSet<PathBuf>,
+    /// `None` if changes cannot be watched.
+    watcher: Option<RecommendedWatcher>,
+}
+
+/// What counts as a change.
+#[derive(Default)]
+struct Interest {
+    /// The directories whose entries all count.
+    directories: BTreeSet<PathBuf>,
+    /// The directories and links on the way to them and to the files.
+    ways: BTreeSet<PathBuf>,
+    /// Whether a directory may be another one than the watched one.
+    is_outdated: bool,
+    /// The files that are being written: they were changed, and not closed.
+    open: BTreeSet<PathBuf>,
+}
+
+impl Watch {
+    /// Watches nothing yet.
+    pub(super) fn new() -> Self {
+        let (sender, hints) = mpsc::channel(1);
+        let interest = Arc::new(Mutex::new(Interest::default()));
+        let watcher = notify::recommended_watcher({
+            let interest = Arc::clone(&interest);
+            move |event: notify::Result<Event>| {
+                if interest.lock().is_change(event) {
+                    // A full channel already holds a hint that was not taken yet.
+                    let _ = sender.try_send(());
+                }
+            }
+        });
+        let watcher = watcher.inspect_err(log_error).ok();
+        Self { interest, hints, directories: BTreeSet::new(), files: BTreeSet::new(), watched: BTreeSet::new(), watcher }
+    }
+
+    /// Tells whether changes are told.
+    pub(super) fn is_working(&self) -> bool {
+        self.watcher.is_some()
+    }
+
+    /// Watches these directories, and the ways to them and to files.
+    pub(super) fn follow(&mut self, directories: BTreeSet<PathBuf>, files: BTreeSet<PathBuf>) {
+        (self.directories, self.files) = (directories, files);
+        self.watch_all();
+    }
+
+    /// Returns the watched directories, as they were named.
+    pub(super) fn directories(&self) -> &BTreeSet<PathBuf> {
+        &self.directories
+    }
+
+    /// Watches all directories anew if one of them may have been replaced: a watch belongs to the directory, not to its path.
+    pub(super) fn renew(&mut self) {
+        if std::mem::take(&mut self.interest.lock().is_outdated) {
+            self.watch_all();
+        }
+    }
+
+    /// Waits until nothing has changed for the quiet time, and no file is being written.
+    pub(super) async fn quiet(&mut self) {
+        let interest = Arc::clone(&self.interest);
+        quiet(&mut self.hints, || !interest.lock().open.is_empty()).await;
+        // The writer may hold the file open for ever, or its end was not told.
+        self.interest.lock().open.clear();
+    }
+
+    fn watch_all(&mut self) {
+        let places: Vec<Place> = self.directories.iter().map(|path| Place::of(path)).collect();
+        let ways: BTreeSet<PathBuf> =
+            places.iter().flat_map(|place| place.way.clone()).chain(self.files.iter().flat_map(|path| Place::of(path).way)).collect();
+        let directories: BTreeSet<PathBuf> = places.into_iter().flat_map(|place| place.names).collect();
+        let above = ways.iter().filter_map(|path| path.parent().map(Path::to_owned));
+        let wanted: BTreeSet<PathBuf> = directories.iter().cloned().chain(above).collect();
+        {
+            let mut interest = self.interest.lock();
+            interest.directories.clone_from(&directories);
+            interest.ways = ways;
+        }
+        let Some(watcher) = &mut self.watcher else { return };
+        for path in std::mem::take(&mut self.watched) {
+            // It may be gone already.
+            let _ = watcher.unwatch(&path);
+        }
+        for path in wanted {
+            match watcher.watch(&path, RecursiveMode::NonRecursive) {
+                Ok(()) => {
+                    self.watched.insert(path);
+                }
+                // Its appearance is seen in the directory above.
+                Err(_) if !directories.contains(&path) || !path.is_dir() => {}
+                Err(problem) => log_error(&problem),
+            }
+        }
+    }
+}
+
+/// Waits until there are no hints for the quiet time, and nothing is being written.
+async fn quiet(hints: &mut mpsc::Receiver<()>, is_writing: impl Fn() -> bool) {
+    let end = Instant::now() + MAX_WAIT;
+    while Instant::now() < end {
+        match tokio::time::timeout(QUIET_TIME, hints.recv()).await {
+            Ok(Some(())) => {}
+            Ok(None) => return tokio::time::sleep(QUIET_TIME).await,
+            Err(_) if is_writing() => {}
+            Err(_) => return,
+        }
+    }
+}
+
+impl Interest {
+    /// Takes note of an event. Returns whether it may be a change of the files.
+    fn is_change(&mut self, event: notify::Result<Event>) -> bool {
+        let Ok(event) = event else { return self.may_have_missed() };
+        if event.need_rescan() || event.paths.is_empty() {
+            return self.may_have_missed();
+        }
+        if is_reading(event.kind) {
+            return false;
+        }
+        let Self { directories, ways, is_outdated, open } = self;
+        let mut is_change = false;
+        for path in &event.paths {
+            let is_way = ways.contains(path) || directories.contains(path);
+            if !is_way && !path.parent().is_some_and(|parent| directories.contains(parent)) {
+                continue;
+            }
+            is_change = true;
+            match event.kind {
+                EventKind::Modify(ModifyKind::Data(_)) if is_known_by_name(path) => {
+                    open.insert(path.clone());
+                }
+                EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {}
+                EventKind::Access(_) => {
+                    open.remove(path);
+                }
+                _ => {
+                    open.remove(path);
+                    *is_outdated |= is_way;
+                }
+            }
+        }
+        is_change
+    }
+
+    fn may_have_missed(&mut self) -> bool {
+        self.is_outdated = true;
+        self.open.clear();
+        true
+    }
+}
+
+/// Tells whether events were only told because files were read. The comparison of the files itself reads them.
+fn is_reading(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+}
+
+/// Tells whether a file is one that operators consist of, so that its writer is waited for; only on Linux the end of a write is told. Others
+/// may be logs, which stay open.
+fn is_known_by_name(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    cfg!(target_os = "linux") && ["yaml", "yml", "rhai", "json", "j2", "jinja", "jinja2", "tpl", "tmpl"].contains(&extension)
+}
+
+fn log_error(problem: &notify::Error) {
+    error!(target: "kopfd", "Changes of files cannot be watched: {problem}");
+}
+
+/// Where a path leads.
+struct Place {
+    /// The path, and what it is called without each of the links on the way.
+    names: Vec<PathBuf>,
+    /// The directories and links on the way, and the path itself.
+    way: BTreeSet<PathBuf>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        let mut place = Self { names: Vec::new(), way: BTreeSet::new() };
+        let mut next = std::path::absolute(path).ok();
+        while let Some(path) = next.take().filter(|_| place.names.len() <= MAX_LINKS) {
+            next = place.walk(&path);
+            place.names.push(path);
+        }
+        place
+    }
+
+    /// Adds a path with all parts of it. Returns where it leads by its first link, if it has one.
+    fn walk(&mut self, path: &Path) -> Option<PathBuf> {
+        let mut walked = PathBuf::new();
+        let mut parts = path.components();
+        while let Some(part) = parts.next() {
+            let above = walked.clone();
+            walked.push(part);
+            if !matches!(part, Component::Normal(_)) {
+                continue;
+            }
+            self.way.insert(walked.clone());
+            if let Ok(target) = std::fs::read_link(&walked) {
+                // All further parts are of this name, too.
+                let rest = parts.as_path();
+                rest.components().fold(walked, |walked, part| {
+                    let walked = walked.join(part);
+                    self.way.insert(walked.clone());
+                    walked
+                });
+                return Some(without_dots(&above.join(target).join(rest)));
+            }
+        }
+        None
+    }
+}
+
+/// Resolves `..` where the way before it has no links.
+fn without_dots(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut resolved, part| {
+        let is_plain = matches!(resolved.components().next_back(), Some(Component::Normal(_))) && !resolved.is_symlink();
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if is_plain => drop(resolved.pop()),
+            part => resolved.push(part),
+        }
+        resolved
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, DataChange};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_quiet_time_begins_with_the_last_change() {
+        let (sender, mut hints) = mpsc::channel(1);
+        let writer = tokio::spawn(async move {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_millis(60)).await;
+                sender.send(()).await.unwrap();
+            }
+            sender
+        });
+        let began = Instant::now();
+        quiet(&mut hints, || false).await;
+        assert_eq!(began.elapsed().as_millis(), 10 * 60 + QUIET_TIME.as_millis());
+        drop(writer.await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_without_an_end_are_waited_for_up_to_a_limit() {
+        let (sender, mut hints) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while sender.send(()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let began = Instant::now();
+        quiet(&mut hints, || false).await;
+        assert!(began.elapsed() >= MAX_WAIT && began.elapsed() < MAX_WAIT + QUIET_TIME, "{:?}", began.elapsed());
+        let (_sender, mut hints) = mpsc::channel(1);
+        let began = Instant::now();
+        quiet(&mut hints, || true).await;
+        assert!(began.elapsed() >= MAX_WAIT && began.elapsed() < MAX_WAIT + QUIET_TIME, "{:?}", began.elapsed());
+    }
+
+    fn interest() -> Interest {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        Interest { directories: paths(&["/etc/app"]), ways: paths(&["/etc", "/etc/app"]), ..Interest::default() }
+    }
+
+    fn happens(interest: &mut Interest, kind: EventKind, path: &str) -> bool {
+        interest.is_change(Ok(Event::new(kind).add_path(PathBuf::from(path))))
+    }
+
+    const CREATED: EventKind = EventKind::Create(CreateKind::Any);
+    const WRITTEN: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+    const CLOSED: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    const OPENED: EventKind = EventKind::Access(AccessKind::Open(AccessMode::Any));
+
+    #[test]
+    fn what_happens_beside_the_way_is_no_change() {
+        let mut interest = interest();
+        assert!(happens(&mut interest, CREATED, "/etc/app/a.rhai") && !interest.is_outdated);
+        assert!(!happens(&mut interest, CREATED, "/etc/other"));
+        assert!(!happens(&mut interest, OPENED, "/etc/app/a.rhai"));
+        assert!(happens(&mut interest, CREATED, "/etc/app") && interest.is_outdated, "another directory has its name");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_is_being_written_until_it_is_closed() {
+        let mut interest = interest();
+        assert!(happens(&mut interest, WRITTEN, "/etc/app/a.rhai") && happens(&mut interest, WRITTEN, "/etc/app/app.log"));
+        assert_eq!(interest.open, BTreeSet::from([PathBuf::from("/etc/app/a.rhai")]), "a log may stay open");
+        assert!(happens(&mut interest, CLOSED, "/etc/app/a.rhai") && interest.open.is_empty());
+        happens(&mut interest, WRITTEN, "/etc/app/a.rhai");
+        assert!(interest.is_change(Err(notify::Error::generic("overflow"))) && interest.open.is_empty() && interest.is_outdated);
+    }
+
+    #[test]
+    fn a_place_has_all_its_names_and_all_links_on_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir_all(root.join("releases/1/app")).unwrap();
+        std::os::unix::fs::symlink("../releases/1", root.join("releases/latest")).unwrap();
+        std::os::unix::fs::symlink("releases/latest", root.join("current")).unwrap();
+        let place = Place::of(&root.join("current/app"));
+        assert_eq!(place.names, ["current/app", "releases/latest/app", "releases/1/app"].map(|name| root.join(name)));
+        for name in ["current", "current/app", "releases", "releases/latest", "releases/latest/app", "releases/1", "releases/1/app"] {
+            assert!(place.way.contains(&root.join(name)), "{name}: {:?}", place.way);
+        }
+        std::os::unix::fs::symlink("circle", root.join("circle")).unwrap();
+        assert_eq!(Place::of(&root.join("circle")).names.len(), MAX_LINKS + 1);
+    }
+}
