@@ -143,9 +143,9 @@ impl Environment {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
-    /// Returns all objects of the server without the fields that differ between runs.
+    /// Returns all objects of the server without the objects and fields that differ between runs.
     pub(super) fn final_state(&self) -> FinalState {
-        objects::final_state(&self.api, &self.scenario.seeds.ignore)
+        objects::final_state(&self.api, &self.scenario.seeds)
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
