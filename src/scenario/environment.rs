@@ -323,6 +323,7 @@ impl Environment {
     pub(super) async fn kill(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator is killed".to_owned());
+        self.invariants.run_killed();
         self.renew_running_tasks();
         run.transport.disconnect();
         run.tasks.iter().for_each(JoinHandle::abort);
