@@ -48,6 +48,15 @@ fn the_scenarios_of_all_examples_hold() {
 }
 
 #[test]
+fn every_example_has_a_scenario_that_runs_with_disturbances() {
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let example = entry.unwrap().path();
+        let is_disturbed = scenarios(&example).iter().any(|one| one.seeds.skip.is_none());
+        assert!(is_disturbed, "{} has no scenario for `--seeds`", example.display());
+    }
+}
+
+#[test]
 fn every_word_of_scenarios_is_understood() {
     let output = kopfd(&root().join("tests/scenarios"), &["holding"]);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));

@@ -43,7 +43,11 @@ const EFFECTS: [(&str, &str, &str); 37] = [
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
     ("execution.defaultBackoff", SCENARIOS, "the pause after an error and the order of handlers"),
     ("execution.lifecycle", SCENARIOS, "the pause after an error and the order of handlers"),
-    ("background.cancellationPolling", "tests/scenarios/holding/daemons.yaml", "an object waits for a daemon without a time limit"),
+    (
+        "background.cancellationPolling",
+        "tests/scenarios/holding/daemons.yaml",
+        "a daemon that leaves nothing behind is checked at the polling interval",
+    ),
     ("background.instantExitTimeout", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
     ("background.instantExitZeroTimeCycles", BACKGROUND, "settings_limit_the_wait_for_a_task_that_ends_at_once"),
     ("networking.requestTimeout", SCENARIOS, "a request without an answer is repeated after the request timeout and the back-off"),

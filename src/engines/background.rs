@@ -3,6 +3,8 @@
 //! `handling::spawning` decides which tasks are started and stopped, `handling::timer` when a timer is called. A task makes its attempts
 //! with the operator's effects, and sends a patch of its own after each of them.
 
+#[cfg(test)]
+pub(crate) mod defects;
 mod object;
 pub mod options;
 mod registry;
@@ -134,7 +136,10 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         }
         let object = Arc::clone(self.0.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
         object.observe(&event);
+        let events = world.events();
+        events.emit(&EngineEvent::BackgroundObserved { body: &event.object.body });
         let planned = self.plan(&*world, &options, &object, &event).await?;
+        events.emit(&EngineEvent::BackgroundDecided { body: &event.object.body, answers: &planned.answers });
         object.replace(planned.replace);
         let (resource, body) = (&event.object.resource, &event.object.body);
         planned.spawn.iter().for_each(|handler| self.0.spawn(&object, handler, resource, body));
@@ -159,7 +164,8 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             let plan = spawning::plan(event.handlers, tasks, view, answers)?;
             let shared = |handlers: Vec<&Handler>| handlers.into_iter().filter_map(|handler| event.handlers.shared(handler)).collect();
             let (spawn, replace) = (shared(plan.spawn), shared(plan.replace));
-            Ok::<_, Unsettled>(Planned { spawn, replace, stop: plan.stop, demand_finalizer: plan.demand_finalizer })
+            let (stop, demand_finalizer) = (plan.stop, plan.demand_finalizer);
+            Ok::<_, Unsettled>(Planned { spawn, replace, stop, demand_finalizer, answers: answers.clone() })
         };
         settled(world, subject, decide).await
     }
@@ -240,7 +246,8 @@ impl<W: Effects + 'static> Shared<W> {
         };
         // The object may have gone while filters were evaluated.
         let Some((running, live, number)) = object.begin((resource, body), start) else { return };
-        span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler }));
+        let (schedule, initial_delay) = (options.schedule.as_ref(), options.initial_delay);
+        span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler, schedule, initial_delay }));
         let task = Task::new(task::Parts {
             revisions: Arc::clone(&self.revisions),
             registry: Arc::clone(&self.registry),
@@ -270,6 +277,8 @@ struct Planned {
     replace: Vec<Arc<Handler>>,
     stop: Vec<(String, StopReason)>,
     demand_finalizer: bool,
+    /// The values of the filters' expressions.
+    answers: Answers,
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
 use crate::handling::spawning::Stage;
-use crate::handling::{Handler, Level, Message, Outcome, Reason};
-use crate::manifest::operator::Moment;
+use crate::handling::timer::Schedule;
+use crate::handling::{Answers, Handler, Level, Message, Outcome, Reason};
+use crate::manifest::operator::{Delay, Moment};
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
 
@@ -84,6 +85,38 @@ pub enum EngineEvent<'a> {
         body: &'a Body,
         /// The handler.
         handler: &'a Handler,
+        /// When a timer is called; `None` for a daemon.
+        schedule: Option<&'a Schedule>,
+        /// The declared delay before the first call.
+        initial_delay: Option<Delay>,
+    },
+    /// The initial delay of a daemon or timer was computed by its expression; zero if that has failed.
+    InitialDelayComputed {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+        /// The delay, which begins with this event.
+        delay: Duration,
+    },
+    /// An attempt of a daemon or timer is concluded: it was judged, and its changes were sent or given up.
+    AttemptConcluded {
+        /// The object.
+        body: &'a Body,
+        /// The handler.
+        handler: &'a Handler,
+    },
+    /// The daemons and timers of an object follow a state of it: it is what their idle times and functions refer to.
+    BackgroundObserved {
+        /// The object.
+        body: &'a Body,
+    },
+    /// It was decided for a state of an object which daemons and timers match it.
+    BackgroundDecided {
+        /// The object.
+        body: &'a Body,
+        /// The values of the filters' expressions.
+        answers: &'a Answers,
     },
     /// The stop of a daemon or timer has reached a further stage.
     TaskStopping {

@@ -27,6 +27,8 @@ struct State {
     calls: HashMap<(String, String), Instant>,
     /// The handlers that wait for their next attempt, by the object's unique id.
     waiting: HashMap<String, BTreeSet<String>>,
+    /// The number of objects that wait for the next attempt of a handler.
+    waiting_by_handler: HashMap<String, usize>,
     /// The objects that are slowed down, by their unique ids.
     slowed: HashSet<String>,
 }
@@ -97,17 +99,19 @@ impl MetricsSink {
         }
     }
 
-    /// Changes the handlers of an object that wait, and sets the gauge if that has changed their number.
+    /// Changes the handlers of an object that wait, and sets the gauges of those that have begun or ceased to wait.
     fn changed(&self, state: &mut State, uid: String, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
-        let before = state.waiting.len();
         // Most objects never wait.
         let mut waiting = state.waiting.remove(&uid).unwrap_or_default();
+        let before = waiting.clone();
         change(&mut waiting);
+        for handler in waiting.symmetric_difference(&before) {
+            let objects = state.waiting_by_handler.entry(handler.clone()).or_default();
+            *objects = if before.contains(handler) { *objects - 1 } else { *objects + 1 };
+            self.metrics.waiting(handler, *objects);
+        }
         if !waiting.is_empty() {
             state.waiting.insert(uid, waiting);
-        }
-        if state.waiting.len() != before {
-            self.metrics.waiting(state.waiting.len());
         }
     }
 }
@@ -286,16 +290,31 @@ mod tests {
         let scene = Scene::new();
         scene.attempt("1", 0, retried()).await;
         scene.attempt("2", 0, retried()).await;
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 2");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 2");
         scene.attempt("1", 1, done()).await;
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 1");
         let gone = EngineEvent::ObjectSeen { body: &body("2"), event_kind: EventKind::Deleted, consistency_in: None };
         scene.sink.accept(&gone);
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 0");
         scene.attempt("3", 0, retried()).await;
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 1");
         scene.sink.accept(&EngineEvent::ObjectForgotten { uid: "3" });
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 0");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_waits_for_each_of_its_handlers() {
+        let scene = Scene::new();
+        scene.attempt("1", 0, retried()).await;
+        scene.attempt("2", 0, retried()).await;
+        let scene = Scene { handler: Handler::simple("other", On::Create), ..scene };
+        scene.attempt("1", 0, retried()).await;
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 2");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"other\"} 1");
+        assert_eq!(scene.sink.waiting(), 2);
+        scene.sink.accept(&EngineEvent::ObjectForgotten { uid: "1" });
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 1");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"other\"} 0");
     }
 
     #[test]
@@ -321,8 +340,8 @@ mod tests {
     async fn a_task_that_has_ended_waits_for_nothing() {
         let scene = Scene { handler: Handler::simple("made", On::Timer), ..Scene::new() };
         scene.attempt("1", 0, retried()).await;
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 1");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 1");
         scene.sink.accept(&EngineEvent::TaskEnded { body: &body("1"), handler: &scene.handler, is_requested: true });
-        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\"} 0");
+        scene.shows("kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 0");
     }
 }

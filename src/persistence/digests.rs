@@ -112,9 +112,9 @@ impl Keys {
     }
 
     /// Tells whether a digest is that of a value. Digests of unknown keys are those of no value.
-    fn is_digest_of(&self, digest: &str, place: &Place<'_>, value: &Value) -> bool {
+    fn is_digest_of(&self, digest: &str, position: &ValuePosition<'_>, value: &Value) -> bool {
         let key = id_of(digest).and_then(|id| self.0.iter().find(|key| key.id == id));
-        key.is_some_and(|key| key.digest(place, value) == digest)
+        key.is_some_and(|key| key.digest(position, value) == digest)
     }
 }
 
@@ -125,8 +125,8 @@ impl Key {
     }
 
     /// Returns the digest of a value, which differs between objects and between keys of data with the same value.
-    fn digest(&self, place: &Place<'_>, value: &Value) -> String {
-        let Place { body, field, key } = place;
+    fn digest(&self, position: &ValuePosition<'_>, value: &Value) -> String {
+        let ValuePosition { body, field, key } = position;
         let value = value.to_string();
         let parts = [body.namespace().unwrap_or_default(), body.name(), field, key, &value];
         let digest = hmac(&self.secret, &parts.map(str::as_bytes));
@@ -134,15 +134,15 @@ impl Key {
     }
 }
 
-/// The place of a value.
-struct Place<'a> {
+/// The position of a value in a Secret.
+struct ValuePosition<'a> {
     body: &'a Body,
     field: &'a str,
     /// Empty for a field that is not a mapping.
     key: &'a str,
 }
 
-impl Place<'_> {
+impl ValuePosition<'_> {
     fn present_value(&self) -> Option<&Value> {
         let field = self.body.get(self.field)?;
         if self.key.is_empty() { Some(field) } else { field.get(self.key) }
@@ -173,16 +173,16 @@ impl SecretStorage {
     pub fn digested<'e>(&self, body: &Body, essence: &'e Value) -> Cow<'e, Value> {
         let Some(newest) = self.keys.newest().filter(|_| is_secret(body)) else { return Cow::Borrowed(essence) };
         let mut digested = essence.clone();
-        replace(&mut digested, body, |place, value| (!is_digest(value)).then(|| Value::String(newest.digest(place, value))));
+        replace(&mut digested, body, |position, value| (!is_digest(value)).then(|| Value::String(newest.digest(position, value))));
         Cow::Owned(digested)
     }
 
     /// Returns a stored essence with values in place of the digests: the present value if it is the same, else [`HIDDEN`].
     pub(super) fn restored(&self, body: &Body, mut stored: Value) -> Value {
         if is_secret(body) {
-            replace(&mut stored, body, |place, value| {
+            replace(&mut stored, body, |position, value| {
                 let digest = value.as_str().filter(|_| is_digest(value))?;
-                let present = place.present_value().filter(|present| self.keys.is_digest_of(digest, place, present));
+                let present = position.present_value().filter(|present| self.keys.is_digest_of(digest, position, present));
                 Some(present.cloned().unwrap_or_else(|| Value::String(HIDDEN.to_owned())))
             });
         }
@@ -208,10 +208,10 @@ impl SecretStorage {
 }
 
 /// Replaces values of Secrets in an essence.
-fn replace(essence: &mut Value, body: &Body, mut replacement: impl FnMut(&Place<'_>, &Value) -> Option<Value>) {
+fn replace(essence: &mut Value, body: &Body, mut replacement: impl FnMut(&ValuePosition<'_>, &Value) -> Option<Value>) {
     let mut replace = |field: &str, key: &str, value: &mut Value| {
         // Null is as good as nothing.
-        if let Some(replacement) = replacement(&Place { body, field, key }, value).filter(|_| !value.is_null()) {
+        if let Some(replacement) = replacement(&ValuePosition { body, field, key }, value).filter(|_| !value.is_null()) {
             *value = replacement;
         }
     };

@@ -299,7 +299,7 @@ mod tests {
     fn starts_and_ends_of_tasks_are_reported() {
         let (handler, body) = (&Handler::simple("repair", crate::handling::On::Timer), &body("1", json!({})));
         let lines = reported(|log| {
-            log.accept(&EngineEvent::TaskStarted { body, handler });
+            log.accept(&EngineEvent::TaskStarted { body, handler, schedule: None, initial_delay: None });
             log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: true });
             log.accept(&EngineEvent::TaskEnded { body, handler, is_requested: false });
         });
@@ -313,7 +313,7 @@ mod tests {
         let failure = &Outcome { error: Some("x".to_owned()), ..Outcome::default() };
         let (timer, schedule) = (&Handler::simple("repair", On::Timer), &Handler::simple("report", On::Schedule));
         let lines = reported(|log| {
-            log.accept(&EngineEvent::TaskStarted { body, handler: timer });
+            log.accept(&EngineEvent::TaskStarted { body, handler: timer, schedule: None, initial_delay: None });
             log.accept(&EngineEvent::ScheduleStarted { handler: schedule, is_synced: true });
             for retry in 0..105 {
                 log.accept(&EngineEvent::AttemptJudged { body, handler: timer, retry, outcome: success });

@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use serde_json::Value;
 
+use crate::engines::background::defects as firing;
+pub(crate) use crate::engines::background::defects::FiringDefect;
 use crate::manifest::Schedule;
 use crate::object::{Body, Patch};
 
@@ -30,6 +32,8 @@ pub(crate) enum Defect {
     StartsNoTasks,
     /// Timers and daemons are not stopped when their object is deleted.
     KeepsTasks,
+    /// Timers are called at wrong times.
+    Fires(FiringDefect),
     /// Schedules do not catch up missed ticks.
     SkipsMissedTicks,
 }
@@ -37,8 +41,10 @@ pub(crate) enum Defect {
 /// Runs a function with a defect in the engine.
 pub(crate) fn with<T>(defect: Defect, run: impl FnOnce() -> T) -> T {
     DEFECT.set(Some(defect));
+    firing::set(if let Defect::Fires(defect) = defect { Some(defect) } else { None });
     let result = run();
     DEFECT.set(None);
+    firing::set(None);
     result
 }
 

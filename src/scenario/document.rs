@@ -172,9 +172,9 @@ impl ReadContext<'_> {
 
     fn seeds(&self, item: &Item<'_>) -> Seeds {
         let reader = self.reader;
-        let Some(fields) = reader.fields(item, "the seeds", &["skip", "ignore"]) else { return Seeds::default() };
-        let ignore = reader.list_of(&fields, "ignore").iter().filter_map(|item| reader.owned(item)).collect();
-        Seeds { skip: reader.string(&fields, "skip"), ignore }
+        let Some(fields) = reader.fields(item, "the seeds", &["skip", "ignore", "ignoreResources"]) else { return Seeds::default() };
+        let list = |key: &str| reader.list_of(&fields, key).iter().filter_map(|item| reader.owned(item)).collect();
+        Seeds { skip: reader.string(&fields, "skip"), ignore: list("ignore"), ignore_resources: list("ignoreResources") }
     }
 }
 

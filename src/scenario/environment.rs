@@ -143,9 +143,9 @@ impl Environment {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
-    /// Returns all objects of the server without the fields that differ between runs.
+    /// Returns all objects of the server without the objects and fields that differ between runs.
     pub(super) fn final_state(&self) -> FinalState {
-        objects::final_state(&self.api, &self.scenario.seeds.ignore)
+        objects::final_state(&self.api, &self.scenario.seeds)
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
@@ -323,6 +323,7 @@ impl Environment {
     pub(super) async fn kill(&self) {
         let Some(run) = self.run.lock().await.take() else { return };
         self.record("the operator is killed".to_owned());
+        self.invariants.run_killed();
         self.renew_running_tasks();
         run.transport.disconnect();
         run.tasks.iter().for_each(JoinHandle::abort);

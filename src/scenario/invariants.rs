@@ -5,6 +5,7 @@
 //! `compare` compares the final objects of two runs.
 
 mod background;
+mod firings;
 mod progress;
 mod schedules;
 mod stored;
@@ -22,7 +23,7 @@ use tokio::sync::Notify;
 use crate::apiserver::ApiServer;
 use crate::apiserver::storage::store::Change;
 use crate::handling::schedule::CronSchedule;
-use crate::handling::{Handler, On, Outcome, Reason};
+use crate::handling::{Answers, Handler, On, Outcome, Reason};
 use crate::kit::Clock;
 use crate::manifest::Operator;
 use crate::object::Body;
@@ -60,6 +61,8 @@ pub(super) struct Invariants {
 struct State {
     /// The current operator run.
     run: u32,
+    /// Whether it was killed. Its tasks are being dropped.
+    is_killed: bool,
     /// All changes up to this revision of the server are processed.
     revision: u64,
     /// The progress of each operator with each object, by operator number and uid.
@@ -124,7 +127,7 @@ impl Invariants {
         self.state.lock().half_written.remove(&Subject::of(body));
         self.check_tasks(process, body, |checks, key| {
             checks.object_seen(key, body);
-            None
+            Vec::new()
         });
     }
 
@@ -132,25 +135,50 @@ impl Invariants {
     pub(super) fn object_deleted(&self, process: Process, body: &Body) {
         self.check_tasks(process, body, |checks, key| {
             checks.object_deleted(key, body);
-            None
+            Vec::new()
+        });
+    }
+
+    /// Notes that the operators are killed, with all their tasks.
+    pub(super) fn run_killed(&self) {
+        let (run, now) = (self.state.lock().run, self.clock.now());
+        self.with(Process { run, operator: 0 }, None, |state| {
+            let missed = state.background.run_ended(now);
+            state.violations.extend(missed);
+            state.is_killed = true;
         });
     }
 
     /// Notes an event of a timer or daemon.
-    pub(super) fn task(&self, process: Process, body: &Body, handler: &Handler, event: TaskEvent) {
-        self.check_tasks(process, body, |checks, key| checks.task(key, body, &handler.id, event));
+    pub(super) fn task(&self, process: Process, body: &Body, handler: &Handler, event: TaskEvent<'_>) {
+        let now = self.clock.now();
+        self.check_tasks(process, body, |checks, key| checks.task(key, body, &handler.id, event, now));
     }
 
-    /// Notes the start of a call of a timer or daemon.
-    pub(super) fn task_called(&self, process: Process, body: &Body, handler: &Handler) {
-        self.check_tasks(process, body, |checks, key| checks.called(key, body, &handler.id));
-    }
-
-    /// Notes the end of a call of a timer or daemon.
-    pub(super) fn task_returned(&self, process: Process, body: &Body, handler: &Handler) {
+    /// Notes that the timers and daemons of an object follow a state of it.
+    pub(super) fn background_observed(&self, process: Process, body: &Body) {
+        let Some(facts) = self.operators[process.operator].facts(body, &self.api.registry()) else { return };
+        let now = self.clock.now();
         self.check_tasks(process, body, |checks, key| {
-            checks.returned(key, body, &handler.id);
-            None
+            checks.observed(key, body, &facts, now);
+            Vec::new()
+        });
+    }
+
+    /// Notes that it was decided which timers and daemons match a state of an object.
+    pub(super) fn background_decided(&self, process: Process, body: &Body, answers: &Answers) {
+        self.check_tasks(process, body, |checks, key| {
+            checks.decided(key, body, answers);
+            Vec::new()
+        });
+    }
+
+    /// Notes that an operator has forgotten an object.
+    pub(super) fn object_forgotten(&self, process: Process, uid: &str) {
+        self.with(process, None, |state| {
+            if process.run == state.run {
+                state.background.forgotten(&(process.operator, uid.to_owned()));
+            }
         });
     }
 
@@ -194,11 +222,11 @@ impl Invariants {
     }
 
     /// Updates the tasks of an object. Tasks of earlier runs are ignored.
-    fn check_tasks(&self, process: Process, body: &Body, check: impl FnOnce(&mut BackgroundChecks, (usize, String)) -> Option<String>) {
+    fn check_tasks(&self, process: Process, body: &Body, check: impl FnOnce(&mut BackgroundChecks, (usize, String)) -> Vec<String>) {
         let Some(uid) = body.uid() else { return };
         let key = (process.operator, uid.to_owned());
         self.with(process, None, |state| {
-            if process.run == state.run {
+            if process.run == state.run && !state.is_killed {
                 let violation = check(&mut state.background, key);
                 state.violations.extend(violation);
             }
@@ -226,7 +254,7 @@ impl Invariants {
         self.update(process, body, |progress, context| progress.cycle_ended(context, error));
         self.check_tasks(process, body, |checks, key| {
             checks.cycle_ended(key, body, error.is_some());
-            None
+            Vec::new()
         });
         let mut state = self.state.lock();
         let subject = Subject::of(body);
@@ -302,7 +330,7 @@ impl Invariants {
                 progress.verify(*operator, tallies, violations);
             }
             state.tallies.verify(&mut state.violations);
-            let of_tasks = state.background.verify(|(operator, uid)| {
+            let of_tasks = state.background.verify(self.clock.now(), |(operator, uid)| {
                 let (_, _, stored) = self.api.by_uid(uid)?;
                 let body = Body::from((*stored.value).clone());
                 let handlers = self.operators[*operator].spawning(&body, &self.api.registry());
@@ -348,9 +376,9 @@ impl Invariants {
             self.process_change(&mut state, &change, own.filter(|own| *own == change.revision).map(|_| process.operator));
         }
         if process.run > state.run {
-            state.run = process.run;
-            let State { objects, tallies, background, schedules, half_written, lost_statuses, .. } = &mut *state;
-            background.run_ended();
+            (state.run, state.is_killed) = (process.run, false);
+            let State { objects, tallies, background, schedules, half_written, lost_statuses, violations, .. } = &mut *state;
+            violations.extend(background.run_ended(self.clock.now()));
             schedules.run_ended();
             for ((operator, _), progress) in objects.iter_mut() {
                 progress.run_ended(*operator, tallies);

@@ -95,6 +95,8 @@ pub struct Seeds {
     pub skip: Option<String>,
     /// Fields of objects that may differ from the undisturbed run.
     pub ignore: Vec<String>,
+    /// Resources whose objects may differ, such as `events`, or `jobs.batch` with a group.
+    pub ignore_resources: Vec<String>,
 }
 
 /// One step.

@@ -55,7 +55,7 @@ impl EventSink for TimelineRecorder {
             EngineEvent::HandlerCalled { body, handler, reason, retry } => {
                 let subject = Subject::of(body);
                 if handler.on.is_spawning() {
-                    self.invariants.task_called(self.process, body, handler);
+                    self.invariants.task(self.process, body, handler, TaskEvent::Called { retry });
                 } else {
                     self.invariants.called(self.process, body, handler, reason, retry);
                 }
@@ -73,7 +73,7 @@ impl EventSink for TimelineRecorder {
             EngineEvent::HandlerReturned { body, handler, reason, retry, returned } => {
                 let subject = Subject::of(body);
                 if handler.on.is_spawning() {
-                    self.invariants.task_returned(self.process, body, handler);
+                    self.invariants.task(self.process, body, handler, TaskEvent::Returned);
                 } else {
                     self.invariants.returned(self.process, body, returned);
                 }
@@ -97,7 +97,10 @@ impl EventSink for TimelineRecorder {
             }
             EngineEvent::AttemptJudged { body, handler, retry, outcome } => {
                 let subject = Subject::of(body);
-                if !handler.on.is_spawning() {
+                if handler.on.is_spawning() {
+                    let retry_in = (!outcome.is_final).then(|| outcome.delay.unwrap_or_default());
+                    self.invariants.task(self.process, body, handler, TaskEvent::Judged { retry_in });
+                } else {
                     self.invariants.attempt_judged(self.process, body, handler, retry, outcome);
                 }
                 if !outcome.is_final && handler.on != On::Daemon {
@@ -106,9 +109,31 @@ impl EventSink for TimelineRecorder {
                 }
                 self.timeline.add(Event::Ended { subject, call: call(handler, retry), outcome: describe_outcome(Some(body), outcome) });
             }
-            EngineEvent::TaskStarted { body, handler } => self.task(body, handler, TaskEvent::Started),
-            EngineEvent::TaskStopping { body, handler, stage } => self.task(body, handler, TaskEvent::Stopping(stage)),
-            EngineEvent::TaskEnded { body, handler, is_requested } => self.task(body, handler, TaskEvent::Ended { is_requested }),
+            EngineEvent::TaskStarted { body, handler, schedule, initial_delay } => {
+                self.task(body, handler, TaskEvent::Started { schedule, initial_delay }, "starts");
+            }
+            EngineEvent::InitialDelayComputed { body, handler, delay } => {
+                self.invariants.task(self.process, body, handler, TaskEvent::Delayed(delay));
+            }
+            EngineEvent::AttemptConcluded { body, handler } => {
+                self.invariants.task(self.process, body, handler, TaskEvent::Concluded);
+            }
+            EngineEvent::BackgroundObserved { body } => self.invariants.background_observed(self.process, body),
+            EngineEvent::BackgroundDecided { body, answers } => self.invariants.background_decided(self.process, body, answers),
+            EngineEvent::ObjectForgotten { uid } => self.invariants.object_forgotten(self.process, uid),
+            EngineEvent::TaskStopping { body, handler, stage } => {
+                let what = match stage {
+                    Stage::Asked => "is asked to stop",
+                    Stage::Signalled => "has its back-off to stop",
+                    Stage::Cancelled => "is cancelled",
+                    Stage::Abandoned => "is abandoned",
+                };
+                self.task(body, handler, TaskEvent::Stopping(stage), what);
+            }
+            EngineEvent::TaskEnded { body, handler, is_requested } => {
+                let what = if is_requested { "has ended on request" } else { "has ended on its own" };
+                self.task(body, handler, TaskEvent::Ended { is_requested }, what);
+            }
             EngineEvent::ActivityCalled { activity, handler, retry } => {
                 self.called_for_operator(handler, retry, describe_activity(activity));
             }
@@ -171,27 +196,19 @@ impl TimelineRecorder {
         Subject { group: text("kopfd.dev"), kind: text("Operator"), namespace: String::new(), name: self.operator.clone() }
     }
 
-    fn task(&self, body: &Body, handler: &Handler, event: TaskEvent) {
+    /// Records a start, a stage of a stop, or an end of a timer or daemon.
+    fn task(&self, body: &Body, handler: &Handler, event: TaskEvent<'_>, what: &'static str) {
         let subject = Subject::of(body);
         self.invariants.task(self.process, body, handler, event);
         let key = (subject.clone(), handler.id.clone());
         match event {
-            TaskEvent::Started => drop(self.running_tasks.lock().insert(key)),
+            TaskEvent::Started { .. } => drop(self.running_tasks.lock().insert(key)),
             TaskEvent::Ended { .. } => {
                 self.running_tasks.lock().remove(&key);
                 self.pending_calls.lock().ended(&subject, &handler.id);
             }
-            TaskEvent::Stopping(_) => {}
+            _ => {}
         }
-        let what = match event {
-            TaskEvent::Started => "starts",
-            TaskEvent::Stopping(Stage::Asked) => "is asked to stop",
-            TaskEvent::Stopping(Stage::Signalled) => "has its back-off to stop",
-            TaskEvent::Stopping(Stage::Cancelled) => "is cancelled",
-            TaskEvent::Stopping(Stage::Abandoned) => "is abandoned",
-            TaskEvent::Ended { is_requested: true } => "has ended on request",
-            TaskEvent::Ended { is_requested: false } => "has ended on its own",
-        };
         self.timeline.add(Event::Task { subject, handler: handler.id.clone(), what });
     }
 }

@@ -45,7 +45,7 @@ pub(super) struct Budget {
     operations: Counter,
     /// The number of operations at the next check of the clock.
     next_look: Cell<u64>,
-    pace: Cell<Pace>,
+    time_slice: Cell<TimeSlice>,
     slices: Slices,
     /// The operations before the last refill.
     earlier_operations: Cell<u64>,
@@ -108,7 +108,7 @@ pub(super) enum Slices {
 
 /// How long the script has been running since its last wait, and how fast.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct TimeSlice {
     /// When the slice began, and its first operation.
     began: std::time::Instant,
     first: u64,
@@ -118,7 +118,7 @@ struct Pace {
     interval: u64,
 }
 
-impl Pace {
+impl TimeSlice {
     fn new(first: u64) -> Self {
         let now = std::time::Instant::now();
         Self { began: now, first, looked: now, interval: 1 }
@@ -155,7 +155,7 @@ impl Budget {
             limits: limits.clone(),
             operations: Counter::new(limits.operations),
             next_look: Cell::new(0),
-            pace: Cell::new(Pace::new(0)),
+            time_slice: Cell::new(TimeSlice::new(0)),
             slices: Slices::Operations,
             earlier_operations: Cell::new(0),
             api_calls: Counter::new(limits.api_calls),
@@ -298,7 +298,7 @@ impl Budget {
     /// Records that the script goes on after others have run.
     pub(super) fn begin_slice(&self) {
         let operations = self.operations.used.get();
-        self.pace.set(Pace::new(operations));
+        self.time_slice.set(TimeSlice::new(operations));
         self.next_look.set(operations);
     }
 
@@ -520,7 +520,7 @@ impl Budget {
     /// Sets the next check of the clock, and tells whether the slice is over.
     fn measure(&self) -> bool {
         let operations = self.operations.used.get();
-        let Pace { began, first, looked, interval } = self.pace.get();
+        let TimeSlice { began, first, looked, interval } = self.time_slice.get();
         if self.slices == Slices::Operations {
             self.next_look.set(operations + OPERATIONS_PER_LOOK);
             return operations - first >= OPERATIONS_PER_SLICE;
@@ -529,7 +529,7 @@ impl Budget {
         let is_slow = now.duration_since(looked) > SLOW_OPERATIONS;
         let interval = if is_slow { 1 } else { (interval * 2).min(OPERATIONS_PER_LOOK) };
         self.next_look.set(operations + interval);
-        self.pace.set(Pace { began, first, looked: now, interval });
+        self.time_slice.set(TimeSlice { began, first, looked: now, interval });
         now.duration_since(began) >= SLICE
     }
 }

@@ -248,9 +248,9 @@ impl OperatorMetrics {
         family.get_or_create(&labels(table::HANDLER_SECONDS, [&self.operator, handler])).observe(duration.as_secs_f64());
     }
 
-    /// Sets how many objects wait for a retry.
-    pub fn waiting(&self, objects: usize) {
-        self.metrics.0.waiting.get_or_create(&labels(table::WAITING, [&*self.operator])).set(objects as i64);
+    /// Sets how many objects wait for the next attempt of a handler.
+    pub fn waiting(&self, handler: &str, objects: usize) {
+        self.metrics.0.waiting.get_or_create(&labels(table::WAITING, [&*self.operator, handler])).set(objects as i64);
     }
 
     /// Counts a cycle.
@@ -429,7 +429,7 @@ mod tests {
         kind.worker_began();
         operator.attempt("made", 1, AttemptOutcome::Retried);
         operator.call("made", Duration::from_secs(2));
-        operator.waiting(3);
+        operator.waiting("made", 3);
         metrics.measure_scripts(|| (1_000, 2));
         let schedule = operator.schedule("nightly");
         schedule.late(Duration::from_millis(7));
@@ -495,7 +495,7 @@ mod tests {
             "kopfd_queue_wait_seconds_bucket{le=\"0.05\",operator=\"demo\",resource=\"pods\"} 1",
             "kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"retried\"} 1",
             "kopfd_handler_retries_total{operator=\"demo\",handler=\"made\"} 1",
-            "kopfd_objects_waiting_for_retry{operator=\"demo\"} 3",
+            "kopfd_objects_waiting_for_retry{operator=\"demo\",handler=\"made\"} 3",
             "kopfd_timer_lateness_seconds_bucket{le=\"0.01\",operator=\"demo\",handler=\"nightly\"} 1",
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",

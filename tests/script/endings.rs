@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, pending, ready};
 use kopfd::cluster::transformed;
-use kopfd::handling::Verdict;
 use kopfd::handling::attempt::TEMPORARY_DELAY;
+use kopfd::handling::{Level, Verdict};
 use kopfd::kit::Tasks;
-use kopfd::script::{Limits, Returned};
+use kopfd::object::{Resource, Selector};
+use kopfd::script::{Api, ApiError, ApiRequest, EventRequest, Limits, Options, Returned, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, failure, in_virtual_time, result, run};
@@ -178,13 +180,43 @@ fn sleeping_takes_virtual_time_only() {
     });
 }
 
+/// A server that never answers.
+struct SilentServer;
+
+impl Api for SilentServer {
+    fn resolve(&self, _: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
+        let pods = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+        Box::pin(ready(Ok(Arc::new(pods))))
+    }
+
+    fn send(&self, _: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
+        Box::pin(pending())
+    }
+
+    fn post(&self, _: EventRequest) {}
+
+    fn posts_logs(&self) -> bool {
+        false
+    }
+
+    fn post_log(&self, _: &Value, _: Level, _: &str) {}
+}
+
 #[test]
 fn a_stop_ends_a_call_wherever_it_is() {
     in_virtual_time(async {
-        let bodies =
-            ["sleep(100);", "try { sleep(100) } catch {} patch.status.x = 1;", "[2, 1, 3].sort(|a, b| { sleep(100); a - b });", "loop {}"];
+        let bodies = [
+            "sleep(100);",
+            "try { sleep(100) } catch {} patch.status.x = 1;",
+            "[2, 1, 3].sort(|a, b| { sleep(100); a - b });",
+            "loop {}",
+            "k8s::get(\"pods\", \"ns\", \"x\"); patch.status.x = 1;",
+            "try { k8s::list(\"pods\", \"ns\") } catch {} patch.status.x = 1;",
+            "[1].map(|x| k8s::patch(\"pods\", \"ns\", \"x\", #{})); patch.status.x = 1;",
+        ];
         for body in bodies {
-            let world = Operator::new("").runs(body).start().await;
+            let options = Options { threads: Threads::Current, api: Some(Arc::new(SilentServer)), ..Options::default() };
+            let world = Operator::new("").runs(body).start_with(options).await.unwrap();
             let call = world.a_call(0);
             let stop = call.stop.clone();
             let ended = tokio::join!(world.host.call(&world.installed, call), async {

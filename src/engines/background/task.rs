@@ -129,15 +129,21 @@ impl<W: Effects> Task<W> {
             None => return,
             Some(Delay::Fixed(delay)) => delay,
             Some(Delay::Expression(expression)) => match self.evaluate_delay(expression).await {
-                Ok(delay) => delay,
+                Ok(delay) => self.announce_delay(delay),
                 Err(error) => {
                     let text = format!("{}: the initial delay cannot be computed: {error}", self.handler().title());
                     self.log(&Message::error(text).followed_by("Beginning without a delay."));
-                    return;
+                    self.announce_delay(Duration::ZERO)
                 }
             },
         };
         self.pause(delay).await;
+    }
+
+    fn announce_delay(&self, delay: Duration) -> Duration {
+        let (body, handler) = (&self.parts.live.get(), self.handler());
+        self.parts.events.emit(&EngineEvent::InitialDelayComputed { body, handler, delay });
+        delay
     }
 
     /// Evaluates an expression of the revision that the task was started by.
@@ -166,6 +172,8 @@ impl<W: Effects> Task<W> {
             let changed_at = changes.borrow_and_update().saturating_duration_since(self.parts.origin);
             let phase_before = phase;
             let (entered, step) = schedule.next(phase, self.now(), changed_at);
+            #[cfg(test)]
+            let (entered, step) = super::defects::spoiled((entered, step));
             if entered == Phase::Quiet && phase != Phase::Quiet && (self.record.is_finished() || self.record.retries == 0) {
                 self.record = self.fresh_record();
             }
@@ -191,6 +199,11 @@ impl<W: Effects> Task<W> {
                         Attempted::Cancelled => return,
                     };
                     phase = schedule.after(Made { began, retry }, self.now());
+                    #[cfg(test)]
+                    if super::defects::fires_again() {
+                        phase = Phase::Quiet;
+                        self.record = self.fresh_record();
+                    }
                 }
                 Step::End => return,
             }
@@ -199,15 +212,21 @@ impl<W: Effects> Task<W> {
 
     /// Makes an attempt. A defect of the engine is logged, and counts as an arbitrary error.
     async fn attempt_safely(&mut self) -> Attempted {
-        match AssertUnwindSafe(self.attempt()).catch_unwind().await {
+        let attempted = match AssertUnwindSafe(self.attempt()).catch_unwind().await {
             Ok(attempted) => attempted,
             Err(panic) => {
                 self.patch = Patch::default();
                 let (outcome, message) = self.judge(Verdict::defect(&panic_text(&*panic)));
                 self.log(&message);
+                self.emit_judged(&outcome);
                 self.conclude(&outcome)
             }
+        };
+        if attempted != Attempted::Cancelled {
+            let (body, handler) = (&self.parts.live.get(), self.handler());
+            self.parts.events.emit(&EngineEvent::AttemptConcluded { body, handler });
         }
+        attempted
     }
 
     async fn attempt(&mut self) -> Attempted {

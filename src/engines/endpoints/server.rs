@@ -110,3 +110,56 @@ async fn respond(endpoints: &Endpoints, probes: &str, method: &Method, path: &st
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpStream};
+
+    use super::*;
+
+    /// Sends bytes and no more, and returns the answer until the connection ends.
+    fn answer(address: SocketAddr, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // The server may have closed the connection before it has read everything.
+        let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn malformed_requests_are_refused_and_do_no_harm() {
+        let url = LivenessUrl::parse("http://127.0.0.1:0/healthz").unwrap();
+        let server = Server::start(&url, Endpoints::default()).await.unwrap();
+        let address = server.address();
+        let large = format!("GET /livez HTTP/1.1\r\nHost: x\r\nX-Large: {}\r\n\r\n", "x".repeat(2 << 20));
+        let many = format!("GET /livez HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(1_000));
+        let malformed: [&[u8]; 14] = [
+            b"",
+            b"\0\0\0\0",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+            b"hello\r\n\r\n",
+            b"GET\r\n\r\n",
+            b"GET /livez\r\n\r\n",
+            b"GET /livez HTTP/9.9\r\n\r\n",
+            b"GET /livez HTTP/1.1\r\nHost x\r\n\r\n",
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            b"GET /\xff\x00 HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"GET /livez HTTP/1.1\r\nHo",
+            large.as_bytes(),
+            many.as_bytes(),
+        ];
+        for bytes in malformed {
+            let answer = answer(address, bytes);
+            let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+            assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown:?}: {answer}");
+        }
+        let posted = answer(address, b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc");
+        assert!(posted.starts_with("HTTP/1.1 405") && posted.to_lowercase().contains("\nallow: get, head\r"), "{posted}");
+        let healthy = answer(address, b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("ok\n"), "{healthy}");
+    }
+}

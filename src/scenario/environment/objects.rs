@@ -4,7 +4,7 @@ use crate::apiserver::{ApiServer, bootstrap};
 use crate::manifest::tree::SourceSpan;
 
 use super::super::compare::{self, FinalState};
-use super::super::model::Scenario;
+use super::super::model::{Scenario, Seeds};
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Subject, Timeline};
 
@@ -25,15 +25,16 @@ pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<
     }
 }
 
-/// Returns all objects of the server without the fields that differ between runs.
-pub(super) fn final_state(api: &ApiServer, ignored: &[String]) -> FinalState {
+/// Returns all objects of the server without the objects and fields that differ between runs.
+pub(super) fn final_state(api: &ApiServer, seeds: &Seeds) -> FinalState {
     let objects: Vec<_> = api.resources().into_iter().map(|resource| (api.list(&resource, None), resource)).collect();
     let named = objects.into_iter().flat_map(|(objects, resource)| {
         let dot = if resource.group.is_empty() { "" } else { "." };
         let resource = format!("{}{dot}{}", resource.plural, resource.group);
         objects.into_iter().map(move |((namespace, name), stored)| ((resource.clone(), namespace, name), stored))
     });
-    named.map(|(key, stored)| (key, compare::normalized(&stored.value, ignored))).collect()
+    let compared = named.filter(|((resource, _, _), _)| !seeds.ignore_resources.contains(resource));
+    compared.map(|(key, stored)| (key, compare::normalized(&stored.value, &seeds.ignore))).collect()
 }
 
 /// Returns the objects of a kind that exist, that the scenario applies, or that appear in the timeline.

@@ -12,7 +12,7 @@ use super::super::find;
 use super::super::model::Scenario;
 use super::super::run::run_at;
 use crate::manifest::Diagnostic;
-use crate::reactor::defects::{self, Defect};
+use crate::reactor::defects::{self, Defect, FiringDefect};
 
 /// Seeds within which a defect must be found. The gate runs ten times as many.
 static SEEDS: std::ops::Range<u64> = 0..20;
@@ -42,6 +42,10 @@ const LIFE: &str = "examples/05-handlers/scenarios/life.yaml";
 const RESUMING: &str = "tests/scenarios/holding/resuming.yaml";
 const DAEMONS: &str = "examples/14-daemons/scenarios/daemons.yaml";
 const TIMERS: &str = "examples/15-timers/scenarios/timers.yaml";
+
+const IDLE: &str = "tests/scenarios/holding/idle.yaml";
+
+const CONDITIONS: &str = "tests/scenarios/holding/conditions.yaml";
 
 const SCHEDULES: &str = "tests/scenarios/holding/schedules.yaml";
 
@@ -94,4 +98,29 @@ fn a_timer_that_is_not_started_is_found() {
 fn a_daemon_that_outlives_its_object_is_found() {
     let violation = found(DAEMONS, Defect::KeepsTasks);
     assert!(violation.contains("KopfdExample default/watched lost its finalizer, though `watch_size` was still running"), "{violation}");
+}
+
+#[test]
+fn a_timer_that_runs_and_is_never_called_is_found() {
+    let violation = found(TIMERS, Defect::Fires(FiringDefect::Never));
+    assert!(violation.contains(" was not called, though it was due at "), "{violation}");
+}
+
+#[test]
+fn a_timer_that_is_called_twice_at_a_time_is_found() {
+    let violation = found(TIMERS, Defect::Fires(FiringDefect::Twice));
+    assert!(violation.contains(" was called for KopfdExample default/timed at "), "{violation}");
+    assert!(violation.contains(", though it was due at "), "{violation}");
+}
+
+#[test]
+fn a_timer_that_does_not_wait_for_a_quiet_object_is_found() {
+    let violation = found(IDLE, Defect::Fires(FiringDefect::Restlessly));
+    assert!(violation.contains("`idle` was called for Backup default/x at "), "{violation}");
+}
+
+#[test]
+fn a_timer_with_an_expression_that_is_not_started_is_found() {
+    let violation = found(CONDITIONS, Defect::StartsNoTasks);
+    assert!(violation.contains(" is not running for ConfigMap default/one, though it matches"), "{violation}");
 }

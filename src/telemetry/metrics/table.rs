@@ -74,7 +74,7 @@ pub(super) const HANDLER_SECONDS: Description =
 pub(super) const HANDLER_RETRIES: Description =
     counter("kopfd_handler_retries_total", &["operator", "handler"], "Calls of handlers, activities and schedules after the first attempt");
 pub(super) const WAITING: Description =
-    gauge("kopfd_objects_waiting_for_retry", &["operator"], "Objects with a handler that waits for its next attempt");
+    gauge("kopfd_objects_waiting_for_retry", &["operator", "handler"], "Objects that wait for the next attempt of the handler");
 pub(super) const LATENESS: Description = histogram(
     "kopfd_timer_lateness_seconds",
     &["operator", "handler"],
