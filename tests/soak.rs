@@ -1,13 +1,13 @@
-//! Weeks of churn in virtual time: objects, labels, sub-handlers, conditions, revisions of scripts and kinds appear and vanish, and memory
-//! does not grow.
+//! Weeks of churn in virtual time: objects with their timers, daemons and entries of indexes, labels, sub-handlers, conditions, revisions of
+//! scripts and kinds appear and vanish, and memory does not grow.
 //!
-//! `KOPFD_SOAK_OBJECTS` is the number of objects: 20,000 take half a minute without optimisation, 100,000 two and a half.
+//! `KOPFD_SOAK_OBJECTS` is the number of objects.
 
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,11 @@ use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::engines::Error as EngineError;
-use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
+use kopfd::engines::background::BackgroundOptions;
+use kopfd::engines::{
+    Background, BackgroundTasks, Effects, Environment, EventStream, IndexEvent, Indexer, Indexing, ObjectEvent, Patcher, Readiness, Scripts,
+};
+use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::handling::{Handler, Lifecycle};
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::{Body, Patch, Resource};
@@ -26,8 +30,9 @@ use kopfd::reactor::cycle::Served;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::script::host::Threads;
 use kopfd::script::{Call, Evaluation, Host, Installed, Options, Program, Returned, Subject};
+use kopfd::telemetry::OperatorMetrics;
 
-const OBJECTS: usize = 20_000;
+const OBJECTS: usize = 10_000;
 
 /// Number of rounds. In each one, the operator has a new revision of its scripts, and another kind.
 const ROUNDS: usize = 20;
@@ -45,11 +50,20 @@ spec:
       handlers:
         - {on: create, fn: create, labels: {app: chosen}}
         - {on: event, fn: see, labels: {app: chosen}}
+      timers:
+        - {fn: tick, interval: 5s, labels: {app: chosen}}
+      daemons:
+        - {fn: follow, labels: {app: chosen}, cancellationTimeout: 1s}
+      indexes:
+        - {fn: by_name, labels: {app: chosen}}
 ";
 
 /// Every object has memories, its own sub-handler and condition, and a transformation.
 const SCRIPT: &str = r#"
 fn see(memo, name) { memo.seen = name; }
+fn tick(memo) { memo.ticks = (memo.ticks ?? 0) + 1; }
+fn follow(memo, stopped) { memo.followed = true; stopped.wait(); }
+fn by_name(name, spec) { let entries = #{}; entries[name] = spec.text; return entries; }
 fn create(memo, name, patch) {
     memo.created = name;
     patch.transform(|body| { body.spec.size = 2; body });
@@ -63,11 +77,16 @@ struct Soaked {
     scripts: Installed,
     clock: Clock,
     patches: AtomicUsize,
+    /// Calls of timers and daemons.
+    background_calls: AtomicUsize,
     events: EventStream,
+    background: BackgroundTasks<Soaked>,
+    indexer: Indexer,
 }
 
 impl Scripts for Soaked {
-    fn call<'a>(&'a self, _handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+    fn call<'a>(&'a self, handler: &'a Handler, call: Call) -> BoxFuture<'a, Returned> {
+        self.background_calls.fetch_add(usize::from(handler.on.is_spawning()), Ordering::Relaxed);
         self.host.call(&self.scripts, call).boxed()
     }
 
@@ -93,9 +112,33 @@ impl Patcher for Soaked {
     }
 }
 
-impl Background for Soaked {}
+impl Background for Soaked {
+    fn update_background<'a>(&'a self, event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, EngineError>> {
+        self.background.update(event).boxed()
+    }
 
-impl Indexing for Soaked {}
+    fn follows(&self, memo: &str) -> bool {
+        self.background.follows(memo)
+    }
+
+    fn has_background(&self, memo: &str) -> bool {
+        self.background.has_tasks(memo)
+    }
+}
+
+impl Indexing for Soaked {
+    fn index<'a>(&'a self, event: IndexEvent<'a>) -> BoxFuture<'a, Result<(), EngineError>> {
+        self.indexer.index(self, &self.events, event).boxed()
+    }
+
+    fn unindex(&self, uid: &str) {
+        self.indexer.remove(uid);
+    }
+
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        Some(self.indexer.readiness())
+    }
+}
 
 impl Environment for Soaked {
     fn clock(&self) -> &Clock {
@@ -195,8 +238,12 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let mut loaded = kopfd::manifest::load(&[folder.path().join("operator.yaml")]);
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     let operator = loaded.operators.remove(0);
-    let program = Program::load(operator.declaration).unwrap();
-    let scripts = host.install(Arc::new(program)).await.unwrap();
+    let program = Arc::new(Program::load(operator.declaration.clone()).unwrap());
+    let scripts = host.install(Arc::clone(&program)).await.unwrap();
+    let indexes = Arc::clone(scripts.indexes());
+    let metrics = OperatorMetrics::default();
+    let background = BackgroundOptions::of(&operator.timers, &operator.daemons, &program, &operator.settings, &metrics);
+    drop(program);
     let text = |text: &str| text.to_owned();
     let resource = Resource {
         group: text("soak.dev"),
@@ -207,10 +254,19 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
         preferred: true,
         ..Resource::default()
     };
-    let handlers: Vec<Arc<Handler>> = operator.handlers.into_iter().map(Arc::new).collect();
+    let handlers: Vec<Arc<Handler>> = operator.object_handlers().chain(&operator.indexes).cloned().map(Arc::new).collect();
     let storages = Arc::new(operator.settings.persistence.storages);
     let served = Arc::new(Served::new(Arc::new(resource.clone()), &handlers, storages, Lifecycle::Asap, Duration::from_mins(1)));
-    let world = Arc::new(Soaked { host, scripts, clock: clock.clone(), patches: AtomicUsize::new(0), events: EventStream::default() });
+    let world = Arc::new_cyclic(|world| Soaked {
+        host,
+        scripts,
+        clock: clock.clone(),
+        patches: AtomicUsize::new(0),
+        background_calls: AtomicUsize::new(0),
+        events: EventStream::default(),
+        background: BackgroundTasks::new(Weak::clone(world), background),
+        indexer: Indexer::new(Arc::clone(&indexes)),
+    });
     let kind = Arc::new(Kind::new(Arc::clone(&world), served, Arc::new(WorkerSettings::default()), None, Arc::from("soak")));
     let login = Box::new(Memory { round: number, objects });
     let client = Client::with_login(login, Networking::default(), Watching::default(), clock.clone()).await.unwrap();
@@ -219,13 +275,19 @@ async fn round(host: Host, number: usize, objects: usize, clock: &Clock) -> (Hos
     let mut sink = Counting { sink: KindSink::new(Arc::clone(&kind)), left: objects, stop: stop.clone() };
     watcher.run(&mut sink, &stop).await;
     kind.finish(Duration::from_hours(1)).await;
+    world.background.end().await;
+    let index = indexes.get("by_name").unwrap();
+    assert_eq!((index.objects(), index.keys()), (0, 0), "entries of indexes");
+    // A daemon begins once, and a timer has further calls.
+    let background_calls = world.background_calls.load(Ordering::Relaxed);
+    assert!(background_calls >= 3 * objects, "only {background_calls} calls of timers and daemons");
     assert_eq!((kind.memories.len(), kind.queues.len(), watcher.len()), (0, 0, 0), "memories, mailboxes, known objects");
     let kept = world.host.kept().await;
     assert_eq!((kept.memos, kept.transforms, kept.generations), (0, 0, 1), "{kept:?}");
     assert!(kept.conditions <= 1_000, "{kept:?}");
-    drop((kind, sink, watcher));
-    let Soaked { host, scripts, patches, .. } = Arc::into_inner(world).expect("all workers have ended");
-    drop(scripts);
+    drop((kind, sink, watcher, indexes));
+    let Soaked { host, scripts, patches, background, indexer, .. } = Arc::into_inner(world).expect("all workers and tasks have ended");
+    drop((scripts, background, indexer));
     assert_eq!(host.kept().await, kopfd::script::host::MemoryCounts::default(), "a revision that is replaced is dropped");
     (host, patches.into_inner())
 }

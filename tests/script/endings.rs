@@ -9,7 +9,8 @@ use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::{Level, Verdict};
 use kopfd::kit::Tasks;
 use kopfd::object::{Resource, Selector};
-use kopfd::script::{Api, ApiError, ApiRequest, EventRequest, Limits, Options, Returned, Threads};
+use kopfd::script::api::{Api, ApiError, ApiRequest, EventRequest};
+use kopfd::script::{Limits, Options, Returned, Threads};
 use serde_json::{Value, json};
 
 use super::world::{Operator, failure, in_virtual_time, result, run};

@@ -212,19 +212,23 @@ impl<W: Effects> Task<W> {
 
     /// Makes an attempt. A defect of the engine is logged, and counts as an arbitrary error.
     async fn attempt_safely(&mut self) -> Attempted {
-        let attempted = match AssertUnwindSafe(self.attempt()).catch_unwind().await {
+        match AssertUnwindSafe(self.attempt_and_conclude()).catch_unwind().await {
             Ok(attempted) => attempted,
             Err(panic) => {
                 self.patch = Patch::default();
                 let (outcome, message) = self.judge(Verdict::defect(&panic_text(&*panic)));
                 self.log(&message);
                 self.emit_judged(&outcome);
+                self.emit_concluded();
                 self.conclude(&outcome)
             }
-        };
+        }
+    }
+
+    async fn attempt_and_conclude(&mut self) -> Attempted {
+        let attempted = self.attempt().await;
         if attempted != Attempted::Cancelled {
-            let (body, handler) = (&self.parts.live.get(), self.handler());
-            self.parts.events.emit(&EngineEvent::AttemptConcluded { body, handler });
+            self.emit_concluded();
         }
         attempted
     }
@@ -321,6 +325,11 @@ impl<W: Effects> Task<W> {
     fn emit_judged(&self, outcome: &Outcome) {
         let (body, handler, retry) = (&self.parts.live.get(), self.handler(), self.record.retries);
         self.parts.events.emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome });
+    }
+
+    fn emit_concluded(&self) {
+        let (body, handler) = (&self.parts.live.get(), self.handler());
+        self.parts.events.emit(&EngineEvent::AttemptConcluded { body, handler });
     }
 
     fn conclude(&mut self, outcome: &Outcome) -> Attempted {

@@ -160,7 +160,7 @@ impl BackgroundChecks {
             let violation = tasks.started(id, body);
             let firings = Firings::new(schedule.cloned(), initial_delay, now);
             tasks.running.insert(id.to_owned(), RunningTask { is_called: false, stage: None, firings });
-            return Vec::from_iter(violation);
+            return violation.into_iter().collect();
         }
         let changed_at = tasks.changed_at.unwrap_or(now);
         let Some(task) = tasks.running.get_mut(id) else {
@@ -171,7 +171,6 @@ impl BackgroundChecks {
             };
         };
         match event {
-            TaskEvent::Started { .. } => Vec::new(),
             TaskEvent::Delayed(delay) => {
                 task.firings.begin(delay, now);
                 Vec::new()
@@ -183,9 +182,8 @@ impl BackgroundChecks {
             }
             TaskEvent::Judged { retry_in } if task.stage.is_none() => {
                 let violation = task.firings.judged(retry_in, now, changed_at);
-                Vec::from_iter(violation.map(|violation| format!("`{id}` was judged for {subject} at {now}, {violation}")))
+                violation.map(|why| format!("`{id}` was judged for {subject} at {now}, {why}")).into_iter().collect()
             }
-            TaskEvent::Judged { .. } => Vec::new(),
             TaskEvent::Concluded => {
                 task.firings.concluded(now);
                 Vec::new()
@@ -193,14 +191,16 @@ impl BackgroundChecks {
             TaskEvent::Stopping(stage) => {
                 let missed = task.overdue(id, &subject, now, changed_at);
                 task.stage = task.stage.max(Some(stage));
-                Vec::from_iter(missed)
+                missed.into_iter().collect()
             }
             TaskEvent::Ended { is_requested } => {
                 let violation = if is_requested { None } else { task.firings.ended() };
                 tasks.running.remove(id);
                 tasks.ended.extend((!is_requested).then(|| id.to_owned()));
-                Vec::from_iter(violation.map(|violation| format!("`{id}` {violation}, for {subject}")))
+                violation.map(|why| format!("`{id}` {why}, for {subject}")).into_iter().collect()
             }
+            // An attempt may still end after the task was asked to stop.
+            TaskEvent::Judged { .. } | TaskEvent::Started { .. } => Vec::new(),
         }
     }
 
