@@ -1,0 +1,14 @@
+//! Admission reviews: which webhooks a request is for, what their verdicts mean, and the answer.
+//!
+//! The HTTP server and the calls are in `engines::admission`.
+
+pub mod answer;
+pub mod merge;
+pub mod request;
+pub mod select;
+pub mod webhook;
+
+pub use answer::{Judged, answer};
+pub use request::{BadReview, ReviewedRequest};
+pub use select::selected;
+pub use webhook::{SideEffects, Webhook};
