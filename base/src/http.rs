@@ -7,17 +7,19 @@ mod certificate;
 mod connection;
 mod limits;
 mod listener;
+mod peer_certificate;
 mod provider;
 mod tls;
 mod trust;
 
-pub use body::{BodyError, BodyLimits, Rest, read_body};
+pub use body::{BodyError, BodyLimits, Rest, read_body, read_body_within};
 pub use certificate::{Authority, Certificate, CertificateError, Validity};
 pub use connection::Connection;
 pub use limits::{BoxError, Limits};
 pub use listener::Listener;
+pub use peer_certificate::PeerCertificate;
 pub use provider::install_crypto_provider;
-pub use tls::ServerTls;
+pub use tls::{Clients, ServerTls};
 pub use trust::Trust;
 
 #[cfg(test)]
