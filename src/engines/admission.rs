@@ -2,9 +2,11 @@
 //!
 //! `reviewer` answers one review for one operator, and knows no sockets. `reviewers` finds the reviewer of a webhook. `server` listens,
 //! `service` reads and answers requests. `certificates` has the certificates of servers, `client_config` tells the API server their address.
+//! `configurations` keeps the webhook configurations true.
 
 pub mod certificates;
 pub mod client_config;
+pub mod configurations;
 pub mod memos;
 pub mod peer;
 pub mod reviewer;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_cert::Certificate as Fields;
 use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 use super::provider::crypto_provider;
 
@@ -33,6 +34,9 @@ pub enum CertificateError {
     /// The certificate is not X.509.
     #[error("cannot read the fields of the certificate")]
     Fields(#[source] x509_cert::der::Error),
+    /// It is not the authority that it should be.
+    #[error("the certificate is not that of the authority {0:?}")]
+    OtherAuthority(String),
     /// The authorities of clients cannot be used.
     #[error("cannot use the authorities of clients")]
     Authorities(#[source] rustls::server::VerifierBuilderError),
@@ -96,10 +100,22 @@ impl Certificate {
     /// # Errors
     /// If it is not a certificate.
     pub fn not_after(&self) -> Result<Timestamp, CertificateError> {
-        let first = CertificateDer::from_pem_slice(self.chain.as_bytes()).map_err(CertificateError::Read)?;
-        let fields = Fields::from_der(&first).map_err(CertificateError::Fields)?;
-        let seconds = fields.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
-        Ok(Timestamp::from_second(i64::try_from(seconds).unwrap_or(i64::MAX)).unwrap_or(Timestamp::MAX))
+        Ok(self.validity()?.not_after)
+    }
+
+    /// Returns its validity.
+    ///
+    /// # Errors
+    /// If it is not a certificate.
+    pub fn validity(&self) -> Result<Validity, CertificateError> {
+        let fields = fields(&self.chain)?;
+        let validity = fields.tbs_certificate().validity();
+        Ok(Validity { not_before: timestamp(validity.not_before), not_after: timestamp(validity.not_after) })
+    }
+
+    /// Tells whether its key is that of its first certificate.
+    pub fn is_pair(&self) -> bool {
+        self.certified_key().is_ok()
     }
 
     /// Returns the certificate and key for rustls.
@@ -111,8 +127,21 @@ impl Certificate {
     }
 }
 
+fn fields(pem: &str) -> Result<Fields, CertificateError> {
+    let first = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(CertificateError::Read)?;
+    Fields::from_der(&first).map_err(CertificateError::Fields)
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    let seconds = i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+}
+
 /// An authority that signs certificates.
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
 
 impl Authority {
     /// Creates an authority with this common name.
@@ -120,18 +149,44 @@ impl Authority {
     /// # Errors
     /// If there is no randomness for its key.
     pub fn make(name: &str, validity: Validity) -> Result<Self, CertificateError> {
+        let params = Self::params(name, validity);
+        let key = KeyPair::generate().map_err(CertificateError::Make)?;
+        let pem = params.self_signed(&key).map_err(CertificateError::Make)?.pem();
+        Ok(Self { issuer: Issuer::new(params, key), pem })
+    }
+
+    /// Returns an authority of this name that was made earlier, from its certificate and its key.
+    ///
+    /// # Errors
+    /// If they cannot be read, do not belong together, or the authority has another name.
+    pub fn read(name: &str, certificate: &Certificate) -> Result<Self, CertificateError> {
+        certificate.certified_key()?;
+        let fields = fields(&certificate.chain)?;
+        if fields.tbs_certificate().subject().to_string() != format!("CN={name}") {
+            return Err(CertificateError::OtherAuthority(name.to_owned()));
+        }
+        let key = KeyPair::from_pem(&certificate.key).map_err(CertificateError::Make)?;
+        let issuer = Issuer::new(Self::params(name, certificate.validity()?), key);
+        Ok(Self { issuer, pem: certificate.chain.clone() })
+    }
+
+    fn params(name: &str, validity: Validity) -> CertificateParams {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         validity.set(&mut params);
-        let key = KeyPair::generate().map_err(CertificateError::Make)?;
-        CertifiedIssuer::self_signed(params, key).map(Self).map_err(CertificateError::Make)
+        params
     }
 
     /// Returns its own certificate as PEM, for clients.
     pub fn pem(&self) -> String {
-        self.0.pem()
+        self.pem.clone()
+    }
+
+    /// Returns its own certificate with its key, to store them.
+    pub fn to_certificate(&self) -> Certificate {
+        Certificate { chain: self.pem.clone(), key: self.issuer.key().serialize_pem() }
     }
 
     /// Issues a server certificate with these host names and addresses; the first is its common name.
@@ -160,7 +215,7 @@ impl Authority {
         validity.set(&mut params);
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(CertificateError::Make)?;
-        let certificate = params.signed_by(&key, &self.0).map_err(CertificateError::Make)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(CertificateError::Make)?;
         Ok(Certificate { chain: certificate.pem(), key: key.serialize_pem() })
     }
 }
@@ -190,6 +245,23 @@ mod tests {
         assert!(is_trusted("10.0.0.1", "2027-05-02T11:59:59Z"));
         assert!(!is_trusted("other.default.svc", "2027-05-01T12:00:00Z"));
         assert!(!is_trusted("hook.default.svc", "2027-05-02T12:00:01Z"));
+    }
+
+    #[test]
+    fn a_stored_authority_issues_as_the_original_one() {
+        let now: Timestamp = "2027-05-01T12:00:00Z".parse().unwrap();
+        let original = Authority::make("an authority", Validity::starting(now, SignedDuration::from_hours(48))).unwrap();
+        let stored = original.to_certificate();
+        let authority = Authority::read("an authority", &stored).unwrap();
+        assert_eq!((authority.pem(), authority.to_certificate()), (original.pem(), stored.clone()));
+        let issued = authority.issue(&["a.b".to_owned()], Validity::unlimited()).unwrap();
+        let trust = Trust::of_pem(original.pem().as_bytes());
+        let leaf = CertificateDer::from_pem_slice(issued.chain.as_bytes()).unwrap();
+        let moment = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second() as u64));
+        assert!(trust.verify_server_cert(&leaf, &[], &ServerName::try_from("a.b").unwrap(), &[], moment).is_ok());
+        assert!(matches!(Authority::read("another", &stored), Err(CertificateError::OtherAuthority(_))));
+        let mixed = Certificate { key: issued.key, ..stored };
+        assert!(!mixed.is_pair() && Authority::read("an authority", &mixed).is_err());
     }
 
     #[test]
