@@ -27,7 +27,7 @@ use crate::manifest::Operator;
 use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, Scope};
+use crate::reactor::{ActivityMonitor, Admission, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -140,6 +140,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         digest_keys: Keys::of_embedded_server(),
         has_trials: false,
         pod: None,
+        admission: Admission::in_process(),
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

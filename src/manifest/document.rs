@@ -162,8 +162,7 @@ impl OperatorBuilder<'_> {
     /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
     fn unsupported_settings(&mut self, item: &Item<'_>) {
         let parts = [
-            ("admission", "server", Severity::Error, "admission webhooks"),
-            ("admission", "managed", Severity::Error, "admission webhooks"),
+            ("admission", "managed", Severity::Error, "managed webhook configurations"),
             ("peering", "mandatory", Severity::Error, "peerings"),
         ];
         for (section, key, severity, what) in parts {
@@ -174,6 +173,11 @@ impl OperatorBuilder<'_> {
                     self.unsupported(severity, &found, what);
                 }
             }
+        }
+        let server = item.node.get("admission").and_then(|admission| admission.get("server"));
+        if let Some(kind) = server.and_then(|server| server.get("kind")).filter(|kind| kind.text().is_some_and(|text| text != "server")) {
+            let kind = Item { node: kind, path: format!("{}.admission.server.kind", item.path), key: kind.spot };
+            self.unsupported(Severity::Error, &kind, "admission servers of this kind");
         }
         for (name, child) in item.entries().unwrap_or_default() {
             if name == "peering" {
@@ -262,7 +266,11 @@ impl OperatorBuilder<'_> {
             self.webhooks_at.get_or_insert((item.key, item.path));
         }
         for item in reader.list_of(fields, "webhooks") {
-            conversions += usize::from(self.webhook(&item, block));
+            let is_conversion = self.webhook(&item, block);
+            if is_conversion {
+                self.unsupported(Severity::Error, &item, "conversion webhooks");
+            }
+            conversions += usize::from(is_conversion);
             if conversions > 1 {
                 reader.error_with(
                     &item,
@@ -275,9 +283,6 @@ impl OperatorBuilder<'_> {
         if let Some(item) = fields.get("reconcile") {
             self.reconcile(&item, block, &mut ids);
             self.unsupported(Severity::Error, &item, "reconciliations");
-        }
-        if let Some(item) = fields.get("webhooks").filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
-            self.unsupported(Severity::Error, &item, "webhooks");
         }
     }
 

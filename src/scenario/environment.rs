@@ -27,7 +27,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, ReloadError, Reloaded};
-use crate::reactor::{ActivityMonitor, Scope};
+use crate::reactor::{ActivityMonitor, Admission, Scope};
 use crate::script::{Fibers, Threads};
 
 use super::chaos::Chaos;
@@ -206,6 +206,7 @@ impl Environment {
             digest_keys: Keys::of_embedded_server(),
             has_trials: true,
             pod: None,
+            admission: Admission::in_process(),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
