@@ -2,8 +2,9 @@
 //! conditions, as the server evaluates them.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
+use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -40,6 +41,7 @@ struct Operator {
     revisions: watch::Sender<Arc<ReviewRevision>>,
     kinds: watch::Sender<WebhookKinds>,
     address: watch::Sender<ClientConfig>,
+    unwritten: Weak<()>,
     stop: Stop,
     tasks: Tasks<Result<(), ConfigurationError>>,
 }
@@ -94,6 +96,7 @@ impl Operator {
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
         let revisions = watch::Sender::new(revision(webhooks));
         let (kinds, address) = (watch::Sender::new(None), watch::Sender::new(at("https://a")));
+        let unwritten = Arc::new(());
         let configurations = Configurations {
             client: client(api, networking, clock).await,
             operator: "demo".into(),
@@ -104,11 +107,12 @@ impl Operator {
             kinds: kinds.subscribe(),
             address: address.subscribe(),
             error_delays: [1, 10].map(Duration::from_secs).into(),
+            unwritten: Arc::clone(&unwritten) as Arc<dyn Any + Send + Sync>,
         };
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         let own = stop.clone();
         tasks.spawn("configurations", async move { configurations.run(own).await });
-        let operator = Self { api: api.clone(), revisions, kinds, address, stop, tasks };
+        let operator = Self { api: api.clone(), revisions, kinds, address, unwritten: Arc::downgrade(&unwritten), stop, tasks };
         pause(1).await;
         operator
     }
@@ -184,7 +188,9 @@ fn both_configurations_are_created_by_name_and_filled_once_the_kinds_are_known()
     in_virtual_time(async {
         let operator = Operator::of(vec![webhook("a"), Webhook { is_mutating: true, ..webhook("b") }]).await;
         assert_eq!(operator.writes(), [""; 0]);
+        assert_eq!(operator.unwritten.strong_count(), 2, "one for each configuration");
         operator.discover().await;
+        assert_eq!(operator.unwritten.strong_count(), 0);
         assert_eq!(operator.urls().unwrap(), ["https://a/a"]);
         let mutating = operator.configuration("mutatingwebhookconfigurations").unwrap();
         assert_eq!(mutating["webhooks"][0]["name"], format!("b.{MANAGED}"));

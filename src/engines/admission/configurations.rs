@@ -4,6 +4,7 @@
 mod observe;
 mod task;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub struct Configurations {
     pub address: watch::Receiver<ClientConfig>,
     /// The pauses after the first, second, … failure in a row.
     pub error_delays: Arc<[Duration]>,
+    /// Dropped when both configurations are written.
+    pub unwritten: Arc<dyn Any + Send + Sync>,
 }
 
 /// Why the configurations cannot be managed.
@@ -78,8 +81,12 @@ impl Configurations {
     ///
     /// # Errors
     /// If the API server refuses a request. Other failures are logged, and the request is repeated.
-    pub async fn run(self, stop: Stop) -> Result<(), ConfigurationError> {
-        let [validating, mutating] = ConfigurationKind::ALL.map(|kind| task::Task::new(kind, &self, stop.clone()).run());
+    pub async fn run(mut self, stop: Stop) -> Result<(), ConfigurationError> {
+        // Only the tasks keep it.
+        let unwritten = std::mem::replace(&mut self.unwritten, Arc::new(()));
+        let begin = |kind| task::Task::new(kind, &self, Arc::clone(&unwritten), stop.clone()).run();
+        let [validating, mutating] = ConfigurationKind::ALL.map(begin);
+        drop(unwritten);
         tokio::try_join!(validating, mutating).map(drop)
     }
 

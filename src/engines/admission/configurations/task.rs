@@ -5,6 +5,7 @@
 //!                                         └────────────────── stop ──► narrowed
 //! ```
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(super) struct Task<'a> {
     kinds: watch::Receiver<WebhookKinds>,
     address: watch::Receiver<ClientConfig>,
     stop: Stop,
+    /// Dropped with the first write.
+    unwritten: Option<Arc<dyn Any + Send + Sync>>,
     /// What was written last.
     written: Option<Written>,
     /// When the configuration is written next; `None` if it is true.
@@ -71,7 +74,12 @@ enum Event {
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn new(kind: ConfigurationKind, configurations: &'a Configurations, stop: Stop) -> Self {
+    pub(super) fn new(
+        kind: ConfigurationKind,
+        configurations: &'a Configurations,
+        unwritten: Arc<dyn Any + Send + Sync>,
+        stop: Stop,
+    ) -> Self {
         Self {
             kind,
             objects: ObjectClient::new(configurations.client.clone(), &configurations.operator),
@@ -81,6 +89,7 @@ impl<'a> Task<'a> {
             address: configurations.address.clone(),
             configurations,
             stop,
+            unwritten: Some(unwritten),
             written: None,
             due_at: None,
             failures: Backoff::new(Arc::clone(&configurations.error_delays)),
@@ -196,6 +205,7 @@ impl<'a> Task<'a> {
                 self.failures.reset();
                 self.due_at = None;
                 self.written = Some(written);
+                self.unwritten = None;
                 Ok(())
             }
             Err((verb, error)) if is_final(&error) => Err(self.refused(verb, error)),
