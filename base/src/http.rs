@@ -12,7 +12,7 @@ mod provider;
 mod tls;
 mod trust;
 
-pub use body::{BodyError, BodyLimits, Rest, read_body, read_body_within};
+pub use body::{BodyError, BodyLimits, Rest, SharedBodyError, read_body, read_body_within};
 pub use certificate::{Authority, Certificate, CertificateError, Validity};
 pub use connection::Connection;
 pub use limits::{BoxError, Limits};

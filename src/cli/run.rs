@@ -14,9 +14,9 @@ use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
 use crate::persistence::{Keys, SecretForm};
-use crate::reactor::{Admission, Scope};
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
+use crate::reactor::{Admission, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 

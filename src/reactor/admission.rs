@@ -16,7 +16,7 @@ use crate::script::OperatorMemo;
 use super::status::ServedKinds;
 
 /// The admission webhooks of the operators of a process.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Admission {
     /// The reviewers of all operators.
     pub reviewers: Reviewers,
@@ -25,7 +25,7 @@ pub struct Admission {
 }
 
 /// How the API server reaches webhooks.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum Reach {
     /// By the servers of the settings.
     Network(Servers),
@@ -70,13 +70,15 @@ impl Admission {
     ) -> Result<(), AdmissionError> {
         let _listed = self.reviewers.add(Arc::clone(&reviewer));
         let mut kinds = reviewer.kinds();
-        tokio::select! {
-            () = stop.requested() => return Ok(()),
+        let discovered = async { kinds.wait_for(Option::is_some).await.is_ok() };
+        let is_discovered = tokio::select! {
+            () = stop.requested() => false,
+            is_discovered = discovered => is_discovered,
+        };
+        if !is_discovered {
             // Without a sender there is no observer, and the stop follows.
-            discovered = kinds.wait_for(Option::is_some) => if discovered.is_err() {
-                stop.requested().await;
-                return Ok(());
-            },
+            stop.requested().await;
+            return Ok(());
         }
         match (&self.reach, &settings.admission.server) {
             (Reach::Network(servers), Some(server)) => {
@@ -84,7 +86,7 @@ impl Admission {
                 stop.requested().await;
                 serving.close().await;
             }
-            (Reach::Network(_), None) if !reviewer.revisions().borrow().webhooks.is_empty() => return Err(AdmissionError::NoServer),
+            (Reach::Network(_), None) if reviewer.has_webhooks() => return Err(AdmissionError::NoServer),
             _ => stop.requested().await,
         }
         Ok(())

@@ -16,8 +16,8 @@ use crate::handling::trial::Share;
 use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
-use crate::object::{Resource, Selector};
 use crate::object::namespace::{self, Pattern};
+use crate::object::{Resource, Selector};
 use crate::persistence::Storages;
 use crate::telemetry::OperatorMetrics;
 
