@@ -14,7 +14,7 @@ mod tls;
 mod trust;
 mod validity;
 
-pub use body::{BodyError, BodyLimits, Rest, read_body, read_body_within};
+pub use body::{BodyError, BodyLimits, Rest, SharedBodyError, read_body, read_body_within};
 pub use certificate::{Authority, Certificate, CertificateError};
 pub use connection::Connection;
 pub use limits::{BoxError, Limits};

@@ -23,7 +23,7 @@ use super::status::ServedKinds;
 const LOCAL: &str = "kopfd.dev";
 
 /// The admission webhooks of the operators of a process.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Admission {
     /// The reviewers of all operators.
     pub reviewers: Reviewers,
@@ -32,7 +32,7 @@ pub struct Admission {
 }
 
 /// How the API server reaches webhooks.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum Reach {
     /// By the servers of the settings.
     Network(Servers),
@@ -92,15 +92,16 @@ impl Admission {
         let reviewer = &reviewed.reviewer;
         let _listed = self.reviewers.add(Arc::clone(reviewer));
         let mut kinds = reviewer.kinds();
-        tokio::select! {
-            () = stop.requested() => return Ok(()),
+        let discovered = async { kinds.wait_for(Option::is_some).await.is_ok() };
+        let is_discovered = tokio::select! {
+            () = stop.requested() => false,
+            is_discovered = discovered => is_discovered,
+        };
+        if !is_discovered {
             // Without a sender there is no observer, and the stop follows.
-            discovered = kinds.wait_for(Option::is_some) => if discovered.is_err() {
-                stop.requested().await;
-                return Ok(());
-            },
+            stop.requested().await;
+            return Ok(());
         }
-        let has_webhooks = !reviewer.revisions().borrow().webhooks.is_empty();
         match (&self.reach, &reviewed.settings.admission.server) {
             (Reach::Network(servers), Some(server)) => {
                 let serving = servers.open(server, Arc::clone(reviewer), reviewed.client, reviewed.clock).await?;
@@ -110,7 +111,7 @@ impl Admission {
                 serving.close().await;
                 ended
             }
-            (Reach::Network(_), None) if has_webhooks => Err(AdmissionError::NoServer),
+            (Reach::Network(_), None) if reviewer.has_webhooks() => Err(AdmissionError::NoServer),
             (Reach::Network(_), None) => {
                 drop(reviewed.unready);
                 stop.requested().await;
@@ -161,15 +162,18 @@ impl Reviewed<'_> {
         address: watch::Receiver<ClientConfig>,
         stop: &Stop,
     ) -> Result<(), AdmissionError> {
-        let mut revisions = self.reviewer.revisions();
-        if revisions.borrow().webhooks.is_empty() {
+        if !self.reviewer.has_webhooks() {
             self.unready = Arc::new(());
         }
-        tokio::select! {
-            () = stop.requested() => return Ok(()),
-            needed = revisions.wait_for(|revision| !revision.webhooks.is_empty()) => if needed.is_err() {
-                return Ok(());
-            },
+        let mut revisions = self.reviewer.revisions();
+        let needed = async { revisions.wait_for(|revision| !revision.webhooks.is_empty()).await.is_ok() };
+        let is_needed = tokio::select! {
+            () = stop.requested() => false,
+            is_needed = needed => is_needed,
+        };
+        if !is_needed {
+            stop.requested().await;
+            return Ok(());
         }
         self.configure(Some(managed), address, stop).await
     }

@@ -33,12 +33,20 @@ pub enum BodyError {
     /// It did not arrive in time.
     #[error("the body did not arrive in time")]
     Timeout,
-    /// Too many bytes of other bodies are held.
-    #[error("too many bytes of other requests are held")]
-    Exhausted,
     /// The connection broke, or the client does not speak HTTP.
     #[error("the body cannot be read: {0}")]
     Broken(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Why a body that shares a budget with others was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedBodyError {
+    /// The budget is used up.
+    #[error("too many bytes of other requests are held")]
+    Exhausted,
+    /// The body itself is the reason.
+    #[error(transparent)]
+    Body(#[from] BodyError),
 }
 
 /// The unread rest of a body.
@@ -67,24 +75,24 @@ pub async fn read_body_within(
     mut body: Incoming,
     limits: BodyLimits,
     budget: &Arc<Semaphore>,
-) -> Result<(Bytes, OwnedSemaphorePermit), BodyError> {
+) -> Result<(Bytes, OwnedSemaphorePermit), SharedBodyError> {
     let reading = async {
         let mut read = BytesMut::new();
-        let mut held = Arc::clone(budget).try_acquire_many_owned(0).map_err(|_| BodyError::Exhausted)?;
+        let mut held = Arc::clone(budget).try_acquire_many_owned(0).map_err(|_| SharedBodyError::Exhausted)?;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| BodyError::Broken(error.into()))?;
+            let frame = frame.map_err(|error| SharedBodyError::Body(BodyError::Broken(error.into())))?;
             let Some(data) = frame.data_ref() else { continue };
             if read.len() + data.len() > limits.bytes {
                 return Ok(None);
             }
-            let bytes = u32::try_from(data.len()).map_err(|_| BodyError::Exhausted)?;
-            held.merge(Arc::clone(budget).try_acquire_many_owned(bytes).map_err(|_| BodyError::Exhausted)?);
+            let bytes = u32::try_from(data.len()).map_err(|_| SharedBodyError::Exhausted)?;
+            held.merge(Arc::clone(budget).try_acquire_many_owned(bytes).map_err(|_| SharedBodyError::Exhausted)?);
             read.extend_from_slice(data);
         }
-        Ok(Some((read.freeze(), held)))
+        Ok::<_, SharedBodyError>(Some((read.freeze(), held)))
     };
     let ended = tokio::time::timeout(limits.timeout, reading).await;
-    ended.unwrap_or(Err(BodyError::Timeout))?.ok_or(BodyError::TooLarge(Rest(body)))
+    ended.unwrap_or(Err(BodyError::Timeout.into()))?.ok_or_else(|| BodyError::TooLarge(Rest(body)).into())
 }
 
 impl Rest {

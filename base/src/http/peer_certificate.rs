@@ -55,11 +55,15 @@ impl PeerCertificate {
             subject: parts(fields.subject()),
             issuer: parts(fields.issuer()),
             version: fields.version() as u8 + 1,
-            serial_number: fields.serial_number().as_bytes().iter().map(|byte| format!("{byte:02X}")).collect(),
+            serial_number: hexadecimal(fields.serial_number().as_bytes()),
             validity: Validity::of(fields.validity()),
             alternative_names: names.map(|(_, names)| names.0.iter().filter_map(alternative_name).collect()).unwrap_or_default(),
         })
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02X}"))
 }
 
 fn parts(name: &Name) -> Vec<(String, String)> {

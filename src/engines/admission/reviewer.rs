@@ -149,6 +149,11 @@ impl Reviewer {
         self.revision.borrow().has(id)
     }
 
+    /// Tells whether the operator has any webhooks.
+    pub fn has_webhooks(&self) -> bool {
+        !self.revision.borrow().webhooks.is_empty()
+    }
+
     /// Answers a review. `id` is the webhook in the path of the request; without it, all webhooks are considered.
     ///
     /// A webhook that the operator does not have is an error, and so is a review that cannot be read: then the API server does as the

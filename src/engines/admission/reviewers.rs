@@ -1,6 +1,7 @@
 //! The reviewers of several operators that share a server or a process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -10,6 +11,12 @@ use super::reviewer::Reviewer;
 /// Reviewers by operator. Cheap to clone; clones share them.
 #[derive(Clone, Default)]
 pub struct Reviewers(Arc<RwLock<BTreeMap<Arc<str>, Arc<Reviewer>>>>);
+
+impl fmt::Debug for Reviewers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.0.read().keys()).finish()
+    }
+}
 
 /// A reviewer among others, until it is dropped.
 pub struct Listed {

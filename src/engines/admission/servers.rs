@@ -28,6 +28,12 @@ const KEEPER_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub struct Servers(Arc<Mutex<Vec<Entry>>>);
 
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Servers").finish_non_exhaustive()
+    }
+}
+
 struct Entry {
     settings: AdmissionServer,
     running: Weak<Running>,

@@ -16,7 +16,7 @@ use super::client_config::decoded;
 use super::peer::RequestPeer;
 use super::reviewer::{Reviewed, ReviewedBody};
 use super::reviewers::Reviewers;
-use crate::http::{BodyError, BodyLimits, Connection, read_body_within};
+use crate::http::{BodyError, BodyLimits, Connection, SharedBodyError, read_body_within};
 
 /// The maximum size of a review: API servers accept requests of this size.
 const MAX_BYTES: usize = 3 << 20;
@@ -75,12 +75,16 @@ impl Service {
         let limits = BodyLimits { bytes: MAX_BYTES, timeout: BODY_TIMEOUT };
         let (body, _held) = match read_body_within(request.into_body(), limits, &self.bytes).await {
             Ok(read) => read,
-            Err(BodyError::TooLarge(rest)) => {
+            Err(SharedBodyError::Exhausted) => return answer(&Reviewed::refused(503, "too many reviews are in flight\n")),
+            Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => {
                 return rest.answer(answer(&Reviewed::refused(413, "a review has at most 3 MiB\n"))).await;
             }
-            Err(BodyError::Timeout) => return answer(&Reviewed::refused(408, "the review did not arrive in time\n")),
-            Err(BodyError::Exhausted) => return answer(&Reviewed::refused(503, "too many reviews are in flight\n")),
-            Err(BodyError::Broken(error)) => return answer(&Reviewed::refused(400, format!("the review cannot be read: {error}\n"))),
+            Err(SharedBodyError::Body(BodyError::Timeout)) => {
+                return answer(&Reviewed::refused(408, "the review did not arrive in time\n"));
+            }
+            Err(SharedBodyError::Body(BodyError::Broken(error))) => {
+                return answer(&Reviewed::refused(400, format!("the review cannot be read: {error}\n")));
+            }
         };
         match serde_json::from_slice(&body) {
             Ok(review) => {
