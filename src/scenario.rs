@@ -33,6 +33,7 @@ mod timeline;
 mod transport;
 mod update;
 mod verify;
+pub mod webhooks;
 
 pub use document::{API_VERSION, KIND};
 pub use execute::{Failure, Mode};

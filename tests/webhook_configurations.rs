@@ -2,22 +2,29 @@
 //! conditions, as the server evaluates them.
 #![expect(clippy::unwrap_used, reason = "these are tests")]
 
+use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::Method;
 use kopfd::apiserver::admission::Hook;
 use kopfd::apiserver::faults::{Action, Match, Rule};
 use kopfd::apiserver::storage::resource::Resource as Stored;
 use kopfd::apiserver::{ApiServer, Settings, admin_client};
 use kopfd::cluster::Networking;
-use kopfd::engines::admission::configurations::{Addresses, ConfigurationError, Configurations, Declared};
+use kopfd::engines::Scripts;
+use kopfd::engines::admission::ClientConfig;
+use kopfd::engines::admission::client_config::Target;
+use kopfd::engines::admission::configurations::{ConfigurationError, Configurations};
+use kopfd::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
 use kopfd::handling::admission::Webhook;
 use kopfd::handling::admission::configuration::Naming;
 use kopfd::handling::{Filters, Handler, Matcher, On};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::{FieldPath, Resource, Selector};
+use kopfd::script::{Call, Evaluation, Returned, Subject};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -31,8 +38,10 @@ const MANAGED: &str = "demo.example.com";
 /// An operator that only manages its configurations.
 struct Operator {
     api: ApiServer,
-    declared: watch::Sender<Declared>,
-    addresses: watch::Sender<Option<Addresses>>,
+    revisions: watch::Sender<Arc<ReviewRevision>>,
+    kinds: watch::Sender<WebhookKinds>,
+    address: watch::Sender<ClientConfig>,
+    unwritten: Weak<()>,
     stop: Stop,
     tasks: Tasks<Result<(), ConfigurationError>>,
 }
@@ -42,13 +51,32 @@ fn webhook(id: &str) -> Webhook {
     Webhook::simple(Handler { selectors, ..Handler::simple(id, On::Review) }, false)
 }
 
-fn declared(webhooks: Vec<Webhook>) -> Declared {
-    let configmaps = Resource { version: "v1".into(), plural: "configmaps".into(), preferred: true, ..Resource::default() };
-    Declared { webhooks: webhooks.into(), resources: BTreeSet::from([Arc::new(configmaps)]), derives_conditions: true }
+fn revision(webhooks: Vec<Webhook>) -> Arc<ReviewRevision> {
+    Arc::new(ReviewRevision { scripts: Arc::new(NoScripts), webhooks })
 }
 
-fn at(url: &'static str) -> Option<Addresses> {
-    Some(Arc::new(move |id: &str| json!({"url": format!("{url}/{id}")})))
+/// The webhooks are never called.
+struct NoScripts;
+
+impl Scripts for NoScripts {
+    fn call<'a>(&'a self, _: &'a Handler, _: Call) -> BoxFuture<'a, Returned> {
+        Box::pin(std::future::pending())
+    }
+
+    fn evaluate<'a>(&'a self, _: &'a Subject, _: Evaluation) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn forget(&self, _: &Arc<str>) {}
+}
+
+fn kinds(group: &str, plural: &str) -> WebhookKinds {
+    let kind = Resource { group: group.into(), version: "v1".into(), plural: plural.into(), preferred: true, ..Resource::default() };
+    Some(Arc::new(BTreeSet::from([Arc::new(kind)])))
+}
+
+fn at(url: &str) -> ClientConfig {
+    ClientConfig { target: Target::Url(url.to_owned()), authorities: None }
 }
 
 fn api_server(hook: Option<Hook>) -> (ApiServer, Clock) {
@@ -66,32 +94,42 @@ impl Operator {
 
     async fn on(api: &ApiServer, clock: &Clock, webhooks: Vec<Webhook>, naming: Naming) -> Self {
         let networking = Networking { error_backoffs: Vec::new(), ..Networking::default() };
-        let (declared, addresses) = (watch::Sender::new(declared(webhooks)), watch::Sender::new(None));
+        let revisions = watch::Sender::new(revision(webhooks));
+        let (kinds, address) = (watch::Sender::new(None), watch::Sender::new(at("https://a")));
+        let unwritten = Arc::new(());
         let configurations = Configurations {
             client: client(api, networking, clock).await,
             operator: "demo".into(),
             managed: MANAGED.into(),
             naming,
-            declared: declared.subscribe(),
-            addresses: addresses.subscribe(),
+            derives_conditions: true,
+            revisions: revisions.subscribe(),
+            kinds: kinds.subscribe(),
+            address: address.subscribe(),
             error_delays: [1, 10].map(Duration::from_secs).into(),
+            unwritten: Arc::clone(&unwritten) as Arc<dyn Any + Send + Sync>,
         };
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         let own = stop.clone();
         tasks.spawn("configurations", async move { configurations.run(own).await });
-        let operator = Self { api: api.clone(), declared, addresses, stop, tasks };
+        let operator = Self { api: api.clone(), revisions, kinds, address, unwritten: Arc::downgrade(&unwritten), stop, tasks };
         pause(1).await;
         operator
     }
 
-    async fn addressed(webhooks: Vec<Webhook>) -> Self {
+    async fn discovered(webhooks: Vec<Webhook>) -> Self {
         let operator = Self::of(webhooks).await;
-        operator.address("https://a").await;
+        operator.discover().await;
         operator
     }
 
-    async fn address(&self, url: &'static str) {
-        self.addresses.send_replace(at(url));
+    async fn discover(&self) {
+        self.kinds.send_replace(kinds("", "configmaps"));
+        pause(1).await;
+    }
+
+    async fn address(&self, url: &str) {
+        self.address.send_replace(at(url));
         pause(1).await;
     }
 
@@ -146,20 +184,17 @@ async fn pause(seconds: u64) {
 }
 
 #[test]
-fn both_configurations_are_created_at_the_start_and_filled_when_the_address_is_known() {
+fn both_configurations_are_created_by_name_and_filled_once_the_kinds_are_known() {
     in_virtual_time(async {
         let operator = Operator::of(vec![webhook("a"), Webhook { is_mutating: true, ..webhook("b") }]).await;
-        for plural in ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"] {
-            assert_eq!(operator.configuration(plural).unwrap().get("webhooks"), None);
-        }
-        operator.address("https://a").await;
+        assert_eq!(operator.writes(), [""; 0]);
+        assert_eq!(operator.unwritten.strong_count(), 2, "one for each configuration");
+        operator.discover().await;
+        assert_eq!(operator.unwritten.strong_count(), 0);
         assert_eq!(operator.urls().unwrap(), ["https://a/a"]);
         let mutating = operator.configuration("mutatingwebhookconfigurations").unwrap();
         assert_eq!(mutating["webhooks"][0]["name"], format!("b.{MANAGED}"));
-        assert_eq!(
-            operator.writes(),
-            ["create", "patch", "create", "patch"].map(str::to_owned)[..1].iter().cloned().chain(["patch".to_owned()]).collect::<Vec<_>>()
-        );
+        assert_eq!(operator.writes(), ["create", "patch"]);
         operator.end().await.unwrap();
     });
 }
@@ -167,18 +202,18 @@ fn both_configurations_are_created_at_the_start_and_filled_when_the_address_is_k
 #[test]
 fn a_new_address_and_changed_webhooks_or_kinds_are_written() {
     in_virtual_time(async {
-        let operator = Operator::addressed(vec![webhook("a")]).await;
+        let operator = Operator::discovered(vec![webhook("a")]).await;
         operator.address("https://b").await;
         assert_eq!(operator.urls().unwrap(), ["https://b/a"]);
-        operator.declared.send_replace(declared(vec![webhook("c")]));
+        operator.revisions.send_replace(revision(vec![webhook("c")]));
         pause(1).await;
         assert_eq!(operator.urls().unwrap(), ["https://b/c"]);
-        operator.declared.send_modify(|declared| declared.resources.clear());
+        operator.kinds.send_replace(Some(Arc::default()));
         pause(1).await;
         let empty = operator.configuration("validatingwebhookconfigurations").unwrap();
         assert_eq!(empty["webhooks"][0].get("rules"), None);
         let before = operator.writes().len();
-        operator.declared.send_modify(|_| {});
+        operator.revisions.send_modify(|_| {});
         pause(1).await;
         assert_eq!(operator.writes().len(), before, "nothing has changed");
         operator.end().await.unwrap();
@@ -186,17 +221,17 @@ fn a_new_address_and_changed_webhooks_or_kinds_are_written() {
 }
 
 #[test]
-fn only_persistent_webhooks_stay_at_the_end_and_an_unaddressed_configuration_is_left_alone() {
+fn only_persistent_webhooks_stay_at_the_end_and_an_unwritten_configuration_is_left_alone() {
     in_virtual_time(async {
-        let operator = Operator::addressed(vec![webhook("a"), Webhook { is_persistent: true, ..webhook("b") }]).await;
+        let operator = Operator::discovered(vec![webhook("a"), Webhook { is_persistent: true, ..webhook("b") }]).await;
         let api = operator.api.clone();
         operator.end().await.unwrap();
         let left = configuration(&api, "validatingwebhookconfigurations").unwrap();
         assert_eq!(left["webhooks"].as_array().unwrap().len(), 1);
         assert_eq!(left["webhooks"][0]["name"], format!("b.{MANAGED}"));
-        let unaddressed = Operator::of(vec![webhook("a")]).await;
-        let api = unaddressed.api.clone();
-        unaddressed.end().await.unwrap();
+        let unwritten = Operator::of(vec![webhook("a")]).await;
+        let api = unwritten.api.clone();
+        unwritten.end().await.unwrap();
         assert!(api.requests().iter().all(|request| request.verb != "patch"));
     });
 }
@@ -204,7 +239,7 @@ fn only_persistent_webhooks_stay_at_the_end_and_an_unaddressed_configuration_is_
 #[test]
 fn edits_and_deletions_by_others_are_undone() {
     in_virtual_time(async {
-        let operator = Operator::addressed(vec![webhook("a")]).await;
+        let operator = Operator::discovered(vec![webhook("a")]).await;
         pause(600).await;
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
         operator.send(Method::PATCH, json!({"webhooks": []})).await;
@@ -228,7 +263,7 @@ fn edits_and_deletions_by_others_are_undone() {
 #[test]
 fn a_client_that_does_not_give_up_is_answered_more_and_more_slowly() {
     in_virtual_time(async {
-        let operator = Operator::addressed(vec![webhook("a")]).await;
+        let operator = Operator::discovered(vec![webhook("a")]).await;
         let before = operator.writes().len();
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
         for _ in 0..600 {
@@ -249,12 +284,12 @@ fn a_configuration_of_another_operator_is_taken_over() {
     in_virtual_time(async {
         let (api, clock) = api_server(None);
         let operator = Operator::on(&api, &clock, vec![webhook("a")], Naming::Kopf).await;
-        operator.address("https://a").await;
+        operator.discover().await;
         operator.end().await.unwrap();
         let operator = Operator::on(&api, &clock, vec![webhook("b")], Naming::Kopf).await;
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
-        operator.address("https://b").await;
-        assert_eq!(operator.urls().unwrap(), ["https://b/b"]);
+        operator.discover().await;
+        assert_eq!(operator.urls().unwrap(), ["https://a/b"]);
         assert!(messages.lock().is_empty(), "{messages:?}");
         operator.end().await.unwrap();
     });
@@ -267,6 +302,7 @@ fn missing_permissions_end_the_operator_with_a_readable_error() {
         let matching = Match { verb: vec!["create".into()], resource: Some("mutatingwebhookconfigurations".into()), ..Match::default() };
         api.add_fault(Rule::new(matching, Action::status(403)));
         let mut operator = Operator::on(&api, &clock, vec![webhook("a")], Naming::Kopf).await;
+        operator.discover().await;
         let error = operator.ended().await.unwrap_err();
         let expected = "no permission to create mutatingwebhookconfigurations.admissionregistration.k8s.io: the verbs create, patch, list \
             and watch are needed for \"demo.example.com\"";
@@ -277,12 +313,12 @@ fn missing_permissions_end_the_operator_with_a_readable_error() {
 #[test]
 fn a_refused_name_ends_the_operator_and_an_automatic_one_is_never_refused() {
     in_virtual_time(async {
-        let mut operator = Operator::addressed(vec![webhook("Fn")]).await;
+        let mut operator = Operator::discovered(vec![webhook("Fn")]).await;
         let error = operator.ended().await.unwrap_err();
         assert!(error.starts_with("failed to patch the ValidatingWebhookConfiguration \"demo.example.com\": HTTP 422"), "{error}");
         let (api, clock) = api_server(None);
         let operator = Operator::on(&api, &clock, vec![webhook("Fn"), webhook("fn")], Naming::Valid).await;
-        operator.address("https://a").await;
+        operator.discover().await;
         assert_eq!(operator.urls().unwrap(), ["https://a/Fn", "https://a/fn"]);
         operator.end().await.unwrap();
     });
@@ -294,7 +330,7 @@ fn temporary_failures_delay_the_configuration() {
         let operator = Operator::of(vec![webhook("a")]).await;
         operator.fail("patch", 503, Some(2));
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
-        operator.address("https://a").await;
+        operator.discover().await;
         operator.address("https://b").await;
         pause(9).await;
         assert_eq!(operator.urls().unwrap(), [""; 0]);
@@ -315,7 +351,7 @@ fn without_the_permission_to_watch_changes_by_others_are_not_noticed_and_that_is
         }
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
         let operator = Operator::on(&api, &clock, vec![webhook("a")], Naming::Kopf).await;
-        operator.address("https://a").await;
+        operator.discover().await;
         operator.send(Method::PATCH, json!({"webhooks": []})).await;
         pause(100).await;
         assert_eq!(operator.urls().unwrap(), [""; 0]);
@@ -329,10 +365,10 @@ fn without_the_permission_to_watch_changes_by_others_are_not_noticed_and_that_is
 #[test]
 fn a_deletion_of_a_missing_configuration_at_the_end_is_no_failure() {
     in_virtual_time(async {
-        let operator = Operator::addressed(vec![webhook("a")]).await;
+        let operator = Operator::discovered(vec![webhook("a")]).await;
         operator.fail("patch", 404, None);
         operator.end().await.unwrap();
-        let operator = Operator::addressed(vec![webhook("a")]).await;
+        let operator = Operator::discovered(vec![webhook("a")]).await;
         operator.fail("patch", 403, None);
         assert!(operator.end().await.unwrap_err().starts_with("no permission to patch validatingwebhookconfigurations"));
     });
@@ -356,9 +392,8 @@ async fn reviewed(field: Option<FieldPath>, filters: Filters, objects: &[Value])
     filtered.handler.selectors = vec![Selector::parse("example.com/v1/things").unwrap()];
     define_things(&api).await;
     let operator = Operator::on(&api, &clock, vec![filtered], Naming::Kopf).await;
-    let things = Resource { group: "example.com".into(), version: "v1".into(), plural: "things".into(), ..Resource::default() };
-    operator.declared.send_modify(|declared| declared.resources = BTreeSet::from([Arc::new(things)]));
-    operator.address("https://a").await;
+    operator.kinds.send_replace(kinds("example.com", "things"));
+    pause(1).await;
     for object in objects {
         let path = "/apis/example.com/v1/namespaces/default/things";
         admin_client::send(&api, Method::POST, path, Some("application/json"), object.to_string()).await.unwrap();

@@ -24,7 +24,7 @@ use crate::script::host::{self, Fibers, Threads};
 use crate::script::{Credentials, Host, Indexes, Problem, Program};
 
 use super::activity::ActivityMonitor;
-use super::admission::{Admission, AdmissionError, Reach, WatchedKinds};
+use super::admission::{Admission, AdmissionError, Reach, Reviewed, Unready, WatchedKinds};
 use super::built_in_credentials::BuiltInCredentials;
 use super::change_log::ChangeLog;
 use super::live_effects::{HostScripts, LiveEffects};
@@ -382,6 +382,8 @@ async fn run(
         stop: Stop::new(),
     }));
     let (admission, at_start) = (shared.admission.clone(), settings.clone());
+    let gate = endpoints.health.gate(format!("the API server does not know the webhooks of operator '{name}' yet"));
+    let unready: Unready = Arc::new((gate, shared.monitor.as_ref().map(ActivityMonitor::webhooks_unready)));
     let status = Arc::new(LiveStatus {
         name: name.clone(),
         revisions,
@@ -393,6 +395,7 @@ async fn run(
         rolled_back: Mutex::default(),
     });
     let _listed = endpoints.board.list(&name, Arc::clone(&status) as Arc<dyn StatusSource>);
+    let reviews_client = client.clone();
     let mut running = RunningOperator {
         status,
         reviewer: Arc::clone(&reviewer),
@@ -419,7 +422,8 @@ async fn run(
     };
     // Reviews are answered until the last worker has ended.
     let reviews_stop = Stop::new();
-    let mut reviews = Box::pin(admission.serve(reviewer, &at_start, &clock, &reviews_stop)).fuse();
+    let reviewed = Reviewed { reviewer, settings: &at_start, client: &reviews_client, clock: &clock, unready };
+    let mut reviews = Box::pin(admission.serve(reviewed, &reviews_stop)).fuse();
     let served = {
         let mut observed = std::pin::pin!(observer.run(own_stop.clone()));
         tokio::select! {
@@ -440,13 +444,10 @@ async fn run(
     };
     own_stop.request("the operator ends");
     reviews_stop.request("the operator ends");
-    if !reviews.is_terminated() {
-        // Only starting it can fail.
-        drop(reviews.await);
-    }
+    let reviewed = if reviews.is_terminated() { Ok(()) } else { reviews.await };
     running.end_trial();
     running.schedules.finish().await;
-    served
+    served.and(reviewed.map_err(|source| ServeError::Admission { operator: name, source }))
 }
 
 /// An operator that watches, and can be reloaded.

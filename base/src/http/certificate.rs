@@ -4,20 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use x509_cert::Certificate as Fields;
 use x509_cert::der::Decode as _;
-use x509_cert::time::Time;
 
+use super::peer_certificate::PeerCertificate;
 use super::provider::crypto_provider;
-
-/// Certificates are valid from shortly before their creation: clocks differ.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
+use super::trust::Trust;
+use super::validity::Validity;
 
 /// Errors of certificates.
 #[derive(Debug, thiserror::Error)]
@@ -43,35 +42,6 @@ pub enum CertificateError {
     /// A file cannot be read.
     #[error("cannot read {0}")]
     File(String, #[source] std::io::Error),
-}
-
-/// The validity of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
-    /// The start.
-    pub not_before: Timestamp,
-    /// The end.
-    pub not_after: Timestamp,
-}
-
-impl Validity {
-    /// Returns the validity of a new certificate.
-    pub fn starting(now: Timestamp, duration: SignedDuration) -> Self {
-        Self { not_before: now.checked_sub(CLOCK_SKEW).unwrap_or(now), not_after: now.checked_add(duration).unwrap_or(Timestamp::MAX) }
-    }
-
-    /// Returns a validity for certificates that are not renewed.
-    pub fn unlimited() -> Self {
-        let day = |year| jiff::civil::date(year, 1, 1).to_zoned(TimeZone::UTC).expect("a year of four digits").timestamp();
-        Self { not_before: day(1975), not_after: day(4096) }
-    }
-
-    fn set(self, params: &mut CertificateParams) {
-        let epoch = rcgen::date_time_ymd(1970, 1, 1);
-        let after_epoch = |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
-        params.not_before = epoch + after_epoch(self.not_before);
-        params.not_after = epoch + after_epoch(self.not_after);
-    }
 }
 
 /// A certificate with its chain and its key, both as PEM.
@@ -109,8 +79,24 @@ impl Certificate {
     /// If it is not a certificate.
     pub fn validity(&self) -> Result<Validity, CertificateError> {
         let fields = fields(&self.chain)?;
-        let validity = fields.tbs_certificate().validity();
-        Ok(Validity { not_before: timestamp(validity.not_before), not_after: timestamp(validity.not_after) })
+        Ok(Validity::of(fields.tbs_certificate().validity()))
+    }
+
+    /// Returns the host names and addresses that it is valid for; none if it is not a certificate.
+    pub fn names(&self) -> Vec<String> {
+        let first = CertificateDer::from_pem_slice(self.chain.as_bytes()).ok();
+        let fields = first.as_ref().and_then(PeerCertificate::read);
+        let names = fields.map(|fields| fields.alternative_names).unwrap_or_default();
+        names.into_iter().filter(|(kind, _)| kind == "DNS" || kind == "IP Address").map(|(_, name)| name).collect()
+    }
+
+    /// Tells whether a client of these authorities (PEM) trusts it for a host name or an address at a moment.
+    pub fn is_trusted(&self, authorities: &str, name: &str, now: Timestamp) -> bool {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect();
+        let (Ok(chain), Ok(name)) = (chain, ServerName::try_from(name)) else { return false };
+        let Some((leaf, intermediates)) = chain.split_first() else { return false };
+        let moment = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default()));
+        Trust::of_pem(authorities.as_bytes()).verify_server_cert(leaf, intermediates, &name, &[], moment).is_ok()
     }
 
     /// Tells whether its key is that of its first certificate.
@@ -130,11 +116,6 @@ impl Certificate {
 fn fields(pem: &str) -> Result<Fields, CertificateError> {
     let first = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(CertificateError::Read)?;
     Fields::from_der(&first).map_err(CertificateError::Fields)
-}
-
-fn timestamp(time: Time) -> Timestamp {
-    let seconds = i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
-    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
 /// An authority that signs certificates.
@@ -223,9 +204,7 @@ impl Authority {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Trust;
-    use rustls::client::danger::ServerCertVerifier as _;
-    use rustls::pki_types::{ServerName, UnixTime};
+    use jiff::SignedDuration;
 
     #[test]
     fn an_issued_certificate_is_trusted_for_its_names_while_it_is_valid() {

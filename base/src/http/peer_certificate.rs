@@ -2,16 +2,14 @@
 
 use std::net::IpAddr;
 
-use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
-use x509_cert::time::Time;
 
-use super::certificate::Validity;
+use super::validity::Validity;
 
 /// The names of attributes in the names of certificates, as in OpenSSL.
 const ATTRIBUTES: [(&str, &str); 13] = [
@@ -52,22 +50,20 @@ impl PeerCertificate {
     pub fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = Certificate::from_der(certificate).ok()?;
         let fields = certificate.tbs_certificate();
-        let validity = fields.validity();
         let names = fields.get_extension::<SubjectAltName>().ok().flatten();
         Some(Self {
             subject: parts(fields.subject()),
             issuer: parts(fields.issuer()),
             version: fields.version() as u8 + 1,
-            serial_number: fields.serial_number().as_bytes().iter().map(|byte| format!("{byte:02X}")).collect(),
-            validity: Validity { not_before: timestamp(validity.not_before), not_after: timestamp(validity.not_after) },
+            serial_number: hexadecimal(fields.serial_number().as_bytes()),
+            validity: Validity::of(fields.validity()),
             alternative_names: names.map(|(_, names)| names.0.iter().filter_map(alternative_name).collect()).unwrap_or_default(),
         })
     }
 }
 
-fn timestamp(time: Time) -> Timestamp {
-    let seconds = i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX);
-    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02X}"))
 }
 
 fn parts(name: &Name) -> Vec<(String, String)> {

@@ -4,35 +4,22 @@
 mod observe;
 mod task;
 
-use std::collections::BTreeSet;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::watch;
 
+use super::client_config::ClientConfig;
+use super::reviewer::{ReviewRevision, WebhookKinds};
 use crate::cluster::{self, Client};
-use crate::handling::admission::configuration::{self, Naming, Situation};
-use crate::handling::admission::{ConfigurationKind, Webhook};
+use crate::handling::admission::ConfigurationKind;
+use crate::handling::admission::configuration::Naming;
 use crate::kit::Stop;
 use crate::object::Resource;
 
 /// The group of webhook configurations.
 const GROUP: &str = "admissionregistration.k8s.io";
-
-/// What the configurations contain.
-#[derive(Debug, Clone, Default)]
-pub struct Declared {
-    /// The webhooks in their order.
-    pub webhooks: Arc<[Webhook]>,
-    /// The served resources of the webhooks.
-    pub resources: BTreeSet<Arc<Resource>>,
-    /// Whether filters become conditions that the API server checks.
-    pub derives_conditions: bool,
-}
-
-/// Returns the `clientConfig` of the webhook with an id.
-pub type Addresses = Arc<dyn Fn(&str) -> Value + Send + Sync>;
 
 /// The configurations of one operator: a validating and a mutating one of the same name.
 pub struct Configurations {
@@ -44,12 +31,18 @@ pub struct Configurations {
     pub managed: String,
     /// How webhooks are named in them.
     pub naming: Naming,
-    /// What they contain.
-    pub declared: watch::Receiver<Declared>,
-    /// How the API server reaches the webhooks; `None` before the server listens.
-    pub addresses: watch::Receiver<Option<Addresses>>,
+    /// Whether filters become conditions that the API server checks.
+    pub derives_conditions: bool,
+    /// The webhooks.
+    pub revisions: watch::Receiver<Arc<ReviewRevision>>,
+    /// The kinds of the webhooks: nothing is written before they are known.
+    pub kinds: watch::Receiver<WebhookKinds>,
+    /// How the API server reaches the webhooks.
+    pub address: watch::Receiver<ClientConfig>,
     /// The pauses after the first, second, … failure in a row.
     pub error_delays: Arc<[Duration]>,
+    /// Dropped when both configurations are written.
+    pub unwritten: Arc<dyn Any + Send + Sync>,
 }
 
 /// Why the configurations cannot be managed.
@@ -88,38 +81,17 @@ impl Configurations {
     ///
     /// # Errors
     /// If the API server refuses a request. Other failures are logged, and the request is repeated.
-    pub async fn run(self, stop: Stop) -> Result<(), ConfigurationError> {
-        let [validating, mutating] = ConfigurationKind::ALL.map(|kind| task::Task::new(kind, &self, stop.clone()).run());
+    pub async fn run(mut self, stop: Stop) -> Result<(), ConfigurationError> {
+        // Only the tasks keep it.
+        let unwritten = std::mem::replace(&mut self.unwritten, Arc::new(()));
+        let begin = |kind| task::Task::new(kind, &self, Arc::clone(&unwritten), stop.clone()).run();
+        let [validating, mutating] = ConfigurationKind::ALL.map(begin);
+        drop(unwritten);
         tokio::try_join!(validating, mutating).map(drop)
-    }
-
-    /// Returns the webhooks of a configuration.
-    fn webhooks(&self, kind: ConfigurationKind, declared: &Declared, addresses: &Addresses, which: Which) -> Value {
-        let resources: Vec<&Resource> = declared.resources.iter().map(AsRef::as_ref).collect();
-        let situation = Situation {
-            managed: &self.managed,
-            naming: self.naming,
-            resources: &resources,
-            client_config: &**addresses,
-            derives_conditions: declared.derives_conditions,
-        };
-        match which {
-            Which::All => configuration::webhooks(kind, &*declared.webhooks, situation),
-            Which::Persistent => configuration::webhooks(kind, configuration::persistent(&*declared.webhooks), situation),
-        }
     }
 
     fn resource(kind: ConfigurationKind) -> Resource {
         let (plural, kind) = (kind.plural().to_owned(), kind.kind().to_owned());
         Resource { group: GROUP.to_owned(), version: "v1".to_owned(), plural, kind, preferred: true, ..Resource::default() }
     }
-}
-
-/// Which webhooks a configuration has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
-    /// All, while the operator runs.
-    All,
-    /// Those that stay.
-    Persistent,
 }

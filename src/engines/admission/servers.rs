@@ -2,17 +2,27 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tracing::info;
 
-use super::certificates::{CertificateProblem, ServerCertificate, hosts};
+use super::certificates::{CertificateProblem, Keeper, hosts, names};
 use super::client_config::{ClientConfig, accessible};
+use super::detection::{self, Route};
 use super::reviewer::Reviewer;
 use super::reviewers::{Listed, Reviewers};
 use super::server::{ClientVerification, Server, ServerError, ServerOptions};
-use crate::kit::Clock;
+use super::tunnel::{Tunnel, TunnelError, TunnelOptions};
+use crate::cluster::Client;
+use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::admission::{AdmissionServer, Verification};
+
+/// The address of servers behind tunnels: nobody else connects to them.
+const TUNNELLED: &str = "127.0.0.1";
+
+/// The time limit for the end of the task that keeps a certificate.
+const KEEPER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The servers of the operators of a process. Cheap to clone.
 #[derive(Clone, Default)]
@@ -32,9 +42,12 @@ struct Entry {
 /// A server, with what it needs as long as it runs.
 struct Running {
     server: Server,
+    /// The tunnel through which the API server reaches it.
+    tunnel: Option<Tunnel>,
     reviewers: Reviewers,
-    /// Kept so that the channel of certificates stays open.
-    _certificates: Option<watch::Sender<ServerCertificate>>,
+    /// Stops the task that keeps the certificate.
+    stop: Stop,
+    tasks: Tasks<()>,
 }
 
 /// The place of an operator on a server, until it is closed.
@@ -52,6 +65,9 @@ pub enum ServersError {
     /// It has no certificate.
     #[error("the server of the webhooks has no certificate")]
     Certificate(#[from] CertificateProblem),
+    /// It has no tunnel.
+    #[error(transparent)]
+    Tunnel(#[from] TunnelError),
     /// The authorities of its clients cannot be read.
     #[error("cannot read the authorities of clients in {0}")]
     Authorities(String, #[source] std::io::Error),
@@ -65,14 +81,24 @@ impl Servers {
     ///
     /// # Errors
     /// If the server cannot be started.
-    pub async fn open(&self, settings: &AdmissionServer, reviewer: Arc<Reviewer>, clock: &Clock) -> Result<Serving, ServersError> {
+    pub async fn open(
+        &self,
+        settings: &AdmissionServer,
+        reviewer: Arc<Reviewer>,
+        client: &Client,
+        clock: &Clock,
+    ) -> Result<Serving, ServersError> {
         let mut entries = self.0.lock().await;
         entries.retain(|entry| entry.running.strong_count() > 0);
         let known = entries.iter().find(|entry| entry.settings == *settings).and_then(|entry| entry.running.upgrade());
         let running = match known {
             Some(running) => running,
             None => {
-                let running = Arc::new(Running::start(settings, clock).await?);
+                let started = match detection::detect(settings.kind, client).await {
+                    Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
+                    Route::Tunnel => Running::start_tunnelled(settings).await?,
+                };
+                let running = Arc::new(started);
                 entries.push(Entry { settings: settings.clone(), running: Arc::downgrade(&running) });
                 running
             }
@@ -83,14 +109,20 @@ impl Servers {
 }
 
 impl Running {
-    async fn start(settings: &AdmissionServer, clock: &Clock) -> Result<Self, ServersError> {
-        let host = settings.host.clone().unwrap_or_else(|| accessible(settings.addr.as_deref()));
+    /// Starts a server with a certificate that is kept valid. `host` is the one of the kind of server.
+    async fn start(
+        settings: &AdmissionServer,
+        host: Option<&str>,
+        (client, operator): (&Client, &str),
+        clock: &Clock,
+    ) -> Result<Self, ServersError> {
+        let host = settings.host.clone().or_else(|| host.map(str::to_owned)).unwrap_or_else(|| accessible(settings.addr.as_deref()));
         let verification = verification(&settings.verification)?;
-        let certificates = if settings.insecure {
+        let keeper = if settings.insecure {
             None
         } else {
-            let certificate = ServerCertificate::of_settings(settings, &hosts(settings, &host), clock.now())?;
-            Some(watch::Sender::new(certificate))
+            let names = names(&hosts(settings, &host));
+            Some(Keeper::open(settings, names, (client, operator), clock.clone()).await?)
         };
         let options = ServerOptions {
             addr: settings.addr.clone(),
@@ -101,16 +133,48 @@ impl Running {
             verification,
         };
         let reviewers = Reviewers::default();
-        let server = Server::start(options, certificates.as_ref().map(watch::Sender::subscribe), reviewers.clone()).await?;
+        let server = Server::start(options, keeper.as_ref().map(Keeper::certificates), reviewers.clone()).await?;
         info!(target: "kopfd::admission", "Webhooks are answered at {}.", server.address());
-        Ok(Self { server, reviewers, _certificates: certificates })
+        let (stop, mut tasks) = (Stop::new(), Tasks::default());
+        if let Some(keeper) = keeper {
+            tasks.spawn("certificate of the webhooks", keeper.run(stop.clone()));
+        }
+        Ok(Self { server, tunnel: None, reviewers, stop, tasks })
+    }
+
+    /// Starts a server without a certificate, and a tunnel that has one.
+    async fn start_tunnelled(settings: &AdmissionServer) -> Result<Self, ServersError> {
+        let addr = settings.addr.clone().unwrap_or_else(|| TUNNELLED.to_owned());
+        let path = settings.path.clone().unwrap_or_default();
+        let options = ServerOptions {
+            host: accessible(Some(&addr)),
+            addr: Some(addr),
+            port: settings.port,
+            path: path.clone(),
+            dump: None,
+            verification: ClientVerification::None,
+        };
+        let reviewers = Reviewers::default();
+        let server = Server::start(options, None, reviewers.clone()).await?;
+        let tunnel = Tunnel::open(TunnelOptions { settings: settings.tunnel.clone(), port: server.address().port(), path }).await?;
+        Ok(Self { server, tunnel: Some(tunnel), reviewers, stop: Stop::new(), tasks: Tasks::default() })
+    }
+
+    async fn close(mut self) {
+        self.stop.request("the operators have ended");
+        self.tasks.finish(KEEPER_TIMEOUT).await;
+        if let Some(tunnel) = self.tunnel {
+            tunnel.close().await;
+        }
+        self.server.close().await;
     }
 }
 
 impl Serving {
     /// Returns what the API server is to be told, and tells about its changes.
     pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
-        self.running.server.client_config()
+        let Running { server, tunnel, .. } = &*self.running;
+        tunnel.as_ref().map_or_else(|| server.client_config(), Tunnel::client_config)
     }
 
     /// Leaves the server. The last operator ends it, and the reviews that have begun are answered.
@@ -118,7 +182,7 @@ impl Serving {
         let Self { running, listed } = self;
         drop(listed);
         if let Some(running) = Arc::into_inner(running) {
-            running.server.close().await;
+            running.close().await;
         }
     }
 }

@@ -226,11 +226,6 @@ fn match_conditions(webhook: &Webhook, derives: bool) -> Vec<Value> {
     conditions
 }
 
-/// Returns the part of a configuration that stays when the operator stops.
-pub fn persistent<'a>(declared: impl IntoIterator<Item = &'a Webhook>) -> impl Iterator<Item = &'a Webhook> {
-    declared.into_iter().filter(|webhook| webhook.is_persistent)
-}
-
 /// Tells whether a configuration has other webhooks than those that were stored.
 pub fn is_edited(object: &Value, stored: &Value) -> bool {
     let empty = Value::Array(Vec::new());

@@ -188,15 +188,13 @@ fn declared_conditions_come_first_and_are_never_replaced() {
 }
 
 #[test]
-fn both_kinds_have_their_own_webhooks_and_only_persistent_ones_stay() {
-    let declared = [webhook("a"), Webhook { is_mutating: true, ..webhook("b") }, Webhook { is_persistent: true, ..webhook("c") }];
+fn both_kinds_have_their_own_webhooks() {
+    let declared = [webhook("a"), Webhook { is_mutating: true, ..webhook("b") }, webhook("c")];
     let situation =
         Situation { managed: "m.io", naming: Naming::Kopf, resources: &[], client_config: &client_config, derives_conditions: true };
     let names = |list: Value| list.as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>();
     assert_eq!(names(webhooks(ConfigurationKind::Validating, &declared, situation)), ["a.m.io", "c.m.io"]);
     assert_eq!(names(webhooks(ConfigurationKind::Mutating, &declared, situation)), ["b.m.io"]);
-    assert_eq!(names(webhooks(ConfigurationKind::Validating, persistent(&declared), situation)), ["c.m.io"]);
-    assert_eq!(webhooks(ConfigurationKind::Mutating, persistent(&declared), situation), json!([]));
 }
 
 #[test]

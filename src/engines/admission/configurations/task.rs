@@ -1,10 +1,12 @@
 //! The life of one configuration.
 //!
 //! ```text
-//! created ──► the address is known ──► patched ──► something changes, or others have changed it ──► patched ──► …
+//! the kinds are known ──► created ──► patched ──► something changes, or others have changed it ──► patched ──► …
 //!                                         └────────────────── stop ──► narrowed
 //! ```
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,11 +15,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::observe::{Observed, ObservedSink};
-use super::{Addresses, ConfigurationError, Configurations, Declared, Which};
+use super::{ConfigurationError, Configurations};
 use crate::cluster::object_client::{ObjectAddress, ObjectClient};
 use crate::cluster::{self, Watcher};
 use crate::engines::MIN_ERROR_DELAY;
-use crate::handling::admission::{ConfigurationKind, configuration};
+use crate::engines::admission::client_config::ClientConfig;
+use crate::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
+use crate::handling::admission::configuration::{self, Situation};
+use crate::handling::admission::{ConfigurationKind, Webhook};
 use crate::kit::{Backoff, Stop};
 use crate::object::Resource;
 
@@ -36,9 +41,12 @@ pub(super) struct Task<'a> {
     configurations: &'a Configurations,
     objects: ObjectClient,
     resource: Resource,
-    declared: watch::Receiver<Declared>,
-    addresses: watch::Receiver<Option<Addresses>>,
+    revisions: watch::Receiver<Arc<ReviewRevision>>,
+    kinds: watch::Receiver<WebhookKinds>,
+    address: watch::Receiver<ClientConfig>,
     stop: Stop,
+    /// Dropped with the first write.
+    unwritten: Option<Arc<dyn Any + Send + Sync>>,
     /// What was written last.
     written: Option<Written>,
     /// When the configuration is written next; `None` if it is true.
@@ -60,25 +68,31 @@ struct Written {
 
 enum Event {
     Stopped,
-    Declared,
-    Addressed,
+    Revised,
     Observed,
     Due,
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn new(kind: ConfigurationKind, configurations: &'a Configurations, stop: Stop) -> Self {
+    pub(super) fn new(
+        kind: ConfigurationKind,
+        configurations: &'a Configurations,
+        unwritten: Arc<dyn Any + Send + Sync>,
+        stop: Stop,
+    ) -> Self {
         Self {
             kind,
             objects: ObjectClient::new(configurations.client.clone(), &configurations.operator),
             resource: Configurations::resource(kind),
-            declared: configurations.declared.clone(),
-            addresses: configurations.addresses.clone(),
+            revisions: configurations.revisions.clone(),
+            kinds: configurations.kinds.clone(),
+            address: configurations.address.clone(),
             configurations,
             stop,
+            unwritten: Some(unwritten),
             written: None,
             due_at: None,
-            failures: Backoff::new(std::sync::Arc::clone(&configurations.error_delays)),
+            failures: Backoff::new(Arc::clone(&configurations.error_delays)),
             repairs: Backoff::new(REPAIR_PAUSES.map(Duration::from_secs)),
             repaired_at: None,
         }
@@ -91,7 +105,7 @@ impl<'a> Task<'a> {
         let mut watcher = watcher.map_err(|error| self.refused("watch", error))?.of_name(&self.configurations.managed);
         let stop = self.stop.clone();
         let mut watching = std::pin::pin!(watcher.run(&mut sink, &stop));
-        self.due_at = Some(Instant::now());
+        self.revise();
         loop {
             let due_at = self.due_at;
             let due = async move {
@@ -104,14 +118,15 @@ impl<'a> Task<'a> {
                 biased;
                 () = self.stop.requested() => Event::Stopped,
                 () = due => Event::Due,
-                Ok(()) = self.declared.changed() => Event::Declared,
-                Ok(()) = self.addresses.changed() => Event::Addressed,
+                Ok(()) = self.revisions.changed() => Event::Revised,
+                Ok(()) = self.kinds.changed() => Event::Revised,
+                Ok(()) = self.address.changed() => Event::Revised,
                 Ok(()) = observed.changed() => Event::Observed,
                 () = &mut watching => Event::Stopped,
             };
             match event {
                 Event::Stopped => return self.narrow().await,
-                Event::Declared | Event::Addressed => self.revise(),
+                Event::Revised => self.revise(),
                 Event::Observed => self.compare(&observed.borrow_and_update().clone()),
                 Event::Due => self.write().await?,
             }
@@ -122,15 +137,24 @@ impl<'a> Task<'a> {
         format!("{} '{}'", self.kind.kind(), self.configurations.managed)
     }
 
-    /// Returns the webhooks that the configuration should have; `None` before their address is known.
-    fn wanted(&self, which: Which) -> Option<Value> {
-        let addresses = self.addresses.borrow().clone()?;
-        Some(self.configurations.webhooks(self.kind, &self.declared.borrow(), &addresses, which))
+    /// Returns the webhooks that the configuration should have; `None` before their kinds are known.
+    fn wanted(&self, is_included: fn(&Webhook) -> bool) -> Option<Value> {
+        let kinds = self.kinds.borrow().clone()?;
+        let resources: Vec<&Resource> = kinds.iter().map(AsRef::as_ref).collect();
+        let (revision, address) = (Arc::clone(&self.revisions.borrow()), self.address.borrow());
+        let situation = Situation {
+            managed: &self.configurations.managed,
+            naming: self.configurations.naming,
+            resources: &resources,
+            client_config: &|id| address.of_webhook(id),
+            derives_conditions: self.configurations.derives_conditions,
+        };
+        Some(configuration::webhooks(self.kind, revision.webhooks.iter().filter(|webhook| is_included(webhook)), situation))
     }
 
     /// Demands a patch if the webhooks have changed. A pause after a failure is not cut short by that.
     fn revise(&mut self) {
-        let is_written = self.wanted(Which::All).is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
+        let is_written = self.wanted(|_| true).is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
         if !is_written {
             self.due_at.get_or_insert_with(Instant::now);
         }
@@ -166,10 +190,11 @@ impl<'a> Task<'a> {
     /// Writes the configuration; after a failure that may be temporary, later.
     async fn write(&mut self) -> Result<(), ConfigurationError> {
         // A change during the requests is written after them.
-        self.declared.mark_unchanged();
-        self.addresses.mark_unchanged();
+        self.revisions.mark_unchanged();
+        self.kinds.mark_unchanged();
+        self.address.mark_unchanged();
         let stop = self.stop.clone();
-        let wanted = self.wanted(Which::All);
+        let Some(wanted) = self.wanted(|_| true) else { return Ok(()) };
         let written = tokio::select! {
             biased;
             () = stop.requested() => return Ok(()),
@@ -179,9 +204,8 @@ impl<'a> Task<'a> {
             Ok(written) => {
                 self.failures.reset();
                 self.due_at = None;
-                if written.is_some() {
-                    self.written = written;
-                }
+                self.written = Some(written);
+                self.unwritten = None;
                 Ok(())
             }
             Err((verb, error)) if is_final(&error) => Err(self.refused(verb, error)),
@@ -195,16 +219,18 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Creates the configuration if it does not exist, and patches it if its webhooks are known. Returns what was written.
+    /// Creates the configuration if it does not exist, and patches it. Returns what was written.
     ///
     /// *Cancel safety*: each request is carried out or not; the next patch overwrites the whole list.
-    async fn put(&self, wanted: Option<Value>) -> Result<Option<Written>, (&'static str, cluster::Error)> {
-        let Some(wanted) = wanted else { return self.create().await.map(|()| None) };
+    async fn put(&self, wanted: Value) -> Result<Written, (&'static str, cluster::Error)> {
         let patch = configuration::patch(wanted.clone());
-        let patched = match self.objects.patch(self.address(), None, &patch).await {
+        if self.written.is_none() {
+            self.create().await?;
+        }
+        let patched = match self.objects.patch(self.place(), None, &patch).await {
             Err(error) if error.is_not_found() => {
                 self.create().await?;
-                self.objects.patch(self.address(), None, &patch).await
+                self.objects.patch(self.place(), None, &patch).await
             }
             patched => patched,
         };
@@ -213,7 +239,7 @@ impl<'a> Task<'a> {
         let stored = object.get("webhooks").cloned().unwrap_or_default();
         let (title, webhooks) = (self.title(), stored.as_array().map_or(0, Vec::len));
         info!(target: "kopfd::admission", webhooks, "The {title} is written.");
-        Ok(Some(Written { wanted, stored, version }))
+        Ok(Written { wanted, stored, version })
     }
 
     async fn create(&self) -> Result<(), (&'static str, cluster::Error)> {
@@ -226,17 +252,17 @@ impl<'a> Task<'a> {
 
     /// Leaves only the persistent webhooks, if there were others.
     async fn narrow(self) -> Result<(), ConfigurationError> {
-        let Some(left) = self.wanted(Which::Persistent).filter(|_| self.written.is_some()) else { return Ok(()) };
+        let Some(left) = self.wanted(|webhook| webhook.is_persistent).filter(|_| self.written.is_some()) else { return Ok(()) };
         let patch = configuration::patch(left);
         let limit = NARROWING_TIMEOUT;
-        match timeout(limit, self.objects.patch(self.address(), None, &patch)).await {
+        match timeout(limit, self.objects.patch(self.place(), None, &patch)).await {
             Ok(Err(error)) if !error.is_not_found() => Err(self.refused("patch", error)),
             Err(_) => Err(self.refused("patch", cluster::Error::Timeout(limit))),
             Ok(_) => Ok(()),
         }
     }
 
-    fn address(&self) -> ObjectAddress<'_> {
+    fn place(&self) -> ObjectAddress<'_> {
         ObjectAddress { resource: &self.resource, namespace: None, name: &self.configurations.managed }
     }
 
