@@ -181,11 +181,15 @@ pub enum EngineEvent<'a> {
     },
     /// A webhook is called for a request.
     WebhookCalled {
+        /// The object of the request.
+        body: &'a Body,
         /// The handler of the webhook.
         handler: &'a Handler,
     },
     /// A call of a webhook has returned.
     WebhookJudged {
+        /// The object of the request.
+        body: &'a Body,
         /// The handler of the webhook.
         handler: &'a Handler,
         /// The verdict.

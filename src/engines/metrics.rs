@@ -169,8 +169,8 @@ impl EventSink for MetricsSink {
                     self.judged(handler, retry, outcome);
                 }
             }
-            EngineEvent::WebhookCalled { handler } => *self.state.lock().webhooks.entry(handler.id.clone()).or_default() += 1,
-            EngineEvent::WebhookJudged { handler, verdict, duration } => {
+            EngineEvent::WebhookCalled { handler, .. } => *self.state.lock().webhooks.entry(handler.id.clone()).or_default() += 1,
+            EngineEvent::WebhookJudged { handler, verdict, duration, .. } => {
                 self.metrics.call(&handler.id, duration);
                 let has_failed = !matches!(verdict, Verdict::Returned(_));
                 self.metrics.attempt(&handler.id, 0, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
@@ -286,11 +286,11 @@ mod tests {
     #[test]
     fn calls_of_a_webhook_run_until_they_end_even_if_they_are_not_judged() {
         let scene = Scene { handler: Handler::simple("made", On::Review), ..Scene::new() };
-        let handler = &scene.handler;
-        scene.sink.accept(&EngineEvent::WebhookCalled { handler });
-        scene.sink.accept(&EngineEvent::WebhookCalled { handler });
+        let (body, handler) = (&body("1"), &scene.handler);
+        scene.sink.accept(&EngineEvent::WebhookCalled { body, handler });
+        scene.sink.accept(&EngineEvent::WebhookCalled { body, handler });
         let verdict = &Verdict::Rejected { text: "no".to_owned(), code: 403 };
-        scene.sink.accept(&EngineEvent::WebhookJudged { handler, verdict, duration: Duration::from_secs(1) });
+        scene.sink.accept(&EngineEvent::WebhookJudged { body, handler, verdict, duration: Duration::from_secs(1) });
         scene.sink.accept(&EngineEvent::WebhookEnded { handler });
         assert_eq!(scene.sink.running(), BTreeMap::from([("made".to_owned(), 1)]));
         scene.sink.accept(&EngineEvent::WebhookEnded { handler });

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::SourceSpan;
 
+use super::answer;
 use super::environment::{Environment, UnknownResource};
 use super::model::{Downtime, Step, StepAction};
 use super::problem::Problem;
@@ -117,6 +118,16 @@ async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Res
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
         },
+        StepAction::Request(checked) => {
+            let answered = answer::send(environment, checked).await.map_err(fail)?;
+            if mode == Mode::Disturb {
+                return Ok(());
+            }
+            match answer::verify(environment, step, &checked.answer, &answered).await {
+                differences if differences.is_empty() => Ok(()),
+                differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
+            }
+        }
         _ => execute_simple_step(environment, step).await.map_err(fail),
     }
 }

@@ -21,11 +21,11 @@ use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::settling::settled;
 use crate::handling::admission::request::CREATE;
 use crate::handling::admission::{self, BadReview, Judged, ReviewedRequest, Webhook, merge};
-use crate::handling::{Message, Verdict};
+use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop, errors};
 use crate::object::secret::Values;
-use crate::object::{ObjectKey, Patch, Resource};
+use crate::object::{Body, ObjectKey, Patch, Resource};
 use crate::script::subject::ReviewRequest;
 use crate::script::{Call, Object, ObjectMemo, Subject};
 use crate::telemetry::metrics::ReviewOutcome;
@@ -279,7 +279,7 @@ impl ReviewRun<'_> {
             settled(scripts, || self.subject.clone(), |answers| admission::selected(&self.revision.webhooks, id, request, answers)).await?;
         let (mut patch, mut warnings, mut verdicts) = (Patch::default(), Vec::new(), Vec::with_capacity(selected.len()));
         for webhook in selected {
-            let returned = self.call(webhook, std::mem::take(&mut patch)).await?;
+            let returned = self.call(request, webhook, std::mem::take(&mut patch)).await?;
             patch = returned.0;
             warnings.extend(returned.1);
             verdicts.push(returned.2);
@@ -289,10 +289,10 @@ impl ReviewRun<'_> {
         Ok(judged)
     }
 
-    async fn call(&self, webhook: &Webhook, patch: Patch) -> Result<(Patch, Vec<String>, Verdict), Error> {
+    async fn call(&self, request: &ReviewedRequest, webhook: &Webhook, patch: Patch) -> Result<(Patch, Vec<String>, Verdict), Error> {
         let Reviewer { clock, stop, events, .. } = self.reviewer;
         let handler = &webhook.handler;
-        self.log(&crate::handling::attempt::announce(handler));
+        self.log(&attempt::announce(handler));
         let call = Call {
             target: handler.target,
             subject: self.subject.clone(),
@@ -304,7 +304,7 @@ impl ReviewRun<'_> {
             stop: stop.clone(),
             span: self.span.clone(),
         };
-        let running = RunningCall::begin(events, handler);
+        let running = RunningCall::begin(events, &request.body, handler);
         let returned = call_safely(&*self.revision.scripts, handler, call).await;
         if returned.is_cancelled {
             return Err(Error::Cancelled);
@@ -343,19 +343,20 @@ impl ReviewRun<'_> {
 /// A call among the running ones of a webhook, until it is dropped.
 struct RunningCall<'a> {
     events: &'a EventStream,
-    handler: &'a crate::handling::Handler,
+    body: &'a Body,
+    handler: &'a Handler,
     began: Instant,
 }
 
 impl<'a> RunningCall<'a> {
-    fn begin(events: &'a EventStream, handler: &'a crate::handling::Handler) -> Self {
-        events.emit(&EngineEvent::WebhookCalled { handler });
-        Self { events, handler, began: Instant::now() }
+    fn begin(events: &'a EventStream, body: &'a Body, handler: &'a Handler) -> Self {
+        events.emit(&EngineEvent::WebhookCalled { body, handler });
+        Self { events, body, handler, began: Instant::now() }
     }
 
     fn end(self, verdict: &Verdict) {
         let duration: Duration = self.began.elapsed();
-        self.events.emit(&EngineEvent::WebhookJudged { handler: self.handler, verdict, duration });
+        self.events.emit(&EngineEvent::WebhookJudged { body: self.body, handler: self.handler, verdict, duration });
     }
 }
 
