@@ -152,7 +152,8 @@ impl Reviewed<'_> {
             error_delays: self.settings.queueing.error_delays.clone().into(),
             unwritten: self.unready,
         };
-        Ok(configurations.run(stop.clone()).await?)
+        // An operator without managed configurations has no place for their state.
+        Ok(Box::pin(configurations.run(stop.clone())).await?)
     }
 
     /// Manages the webhook configurations from the first revision on that has webhooks.

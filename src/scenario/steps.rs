@@ -19,7 +19,7 @@ use super::{expectations, faults, request, target};
 pub const WORDS: [&str; 11] = ["apply", "patch", "delete", "request", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
 
 /// The steps that are allowed while the operators are stopped.
-const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
+const MEANWHILE: [&str; 6] = ["apply", "patch", "delete", "request", "fault", "advance"];
 
 /// Default time limit of `settle`.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(5);
