@@ -161,10 +161,7 @@ impl OperatorBuilder<'_> {
 
     /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
     fn unsupported_settings(&mut self, item: &Item<'_>) {
-        let parts = [
-            ("admission", "managed", Severity::Error, "managed webhook configurations"),
-            ("peering", "mandatory", Severity::Error, "peerings"),
-        ];
+        let parts = [("peering", "mandatory", Severity::Error, "peerings")];
         for (section, key, severity, what) in parts {
             for (name, child) in item.entries().unwrap_or_default() {
                 let found = child.entries().unwrap_or_default().into_iter().find(|(known, _)| *known == key);
@@ -173,11 +170,6 @@ impl OperatorBuilder<'_> {
                     self.unsupported(severity, &found, what);
                 }
             }
-        }
-        let server = item.node.get("admission").and_then(|admission| admission.get("server"));
-        if let Some(kind) = server.and_then(|server| server.get("kind")).filter(|kind| kind.text().is_some_and(|text| text != "server")) {
-            let kind = Item { node: kind, path: format!("{}.admission.server.kind", item.path), key: kind.spot };
-            self.unsupported(Severity::Error, &kind, "admission servers of this kind");
         }
         for (name, child) in item.entries().unwrap_or_default() {
             if name == "peering" {
