@@ -53,7 +53,7 @@ pub enum TunnelError {
         text: String,
     },
     /// The program does not open the tunnel in time.
-    #[error("the program {0:?} has not opened a tunnel within {} seconds", OPENING.as_secs())]
+    #[error("the program {:?} has not opened a tunnel within {} seconds", .0, OPENING.as_secs())]
     Timeout(String),
 }
 
