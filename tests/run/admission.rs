@@ -227,7 +227,11 @@ fn harmful_clients_are_refused_and_others_are_served() {
             stream
         })
         .collect();
-    let mut idle: Vec<_> = (0..1_950).filter_map(|_| TcpStream::connect(run.address).ok()).collect();
+    let mut idle: Vec<TcpStream> = (0..1_950).map_while(|_| TcpStream::connect(run.address).ok()).collect();
+    if idle.len() < 1_950 {
+        // This process may not open as many files.
+        idle.truncate(idle.len().saturating_sub(100));
+    }
     for stream in idle.iter_mut().step_by(3) {
         drop(stream.write_all(b"GET / HTTP/1.1\r\n\r\n"));
     }

@@ -76,11 +76,11 @@ pub async fn detect(kind: ServerKind, client: &Client) -> Route {
     match (guessed, &route) {
         (Some(guessed), _) => info!(target: "kopfd::admission", "The cluster is taken for one of the kind {}.", word_of(guessed)),
         (None, Route::Tunnel) => {
-            info!(target: "kopfd::admission", "The kind of the cluster is unknown: its requests come through a tunnel.")
+            info!(target: "kopfd::admission", "The kind of the cluster is unknown: its requests come through a tunnel.");
         }
         (None, Route::Direct(_)) => warn!(
             target: "kopfd::admission",
-            "The kind of the cluster is unknown: its API server must reach this machine by the address of the server, or by the setting `host` of another kind."
+            "The kind of the cluster is unknown: its API server must reach this machine by the address of the server, or by the setting `host`."
         ),
     }
     route

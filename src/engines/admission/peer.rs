@@ -24,7 +24,7 @@ impl RequestPeer {
 }
 
 fn described(certificate: &PeerCertificate) -> Map<String, Value> {
-    let name = |parts: &[(String, String)]| Value::from_iter(parts.iter().map(|(key, value)| json!([[key, value]])));
+    let name = |parts: &[(String, String)]| parts.iter().map(|(key, value)| json!([[key, value]])).collect::<Value>();
     let mut fields = Map::from_iter([
         ("subject".to_owned(), name(&certificate.subject)),
         ("issuer".to_owned(), name(&certificate.issuer)),

@@ -91,17 +91,16 @@ impl Servers {
         let mut entries = self.0.lock().await;
         entries.retain(|entry| entry.running.strong_count() > 0);
         let known = entries.iter().find(|entry| entry.settings == *settings).and_then(|entry| entry.running.upgrade());
-        let running = match known {
-            Some(running) => running,
-            None => {
-                let started = match detection::detect(settings.kind, client).await {
-                    Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
-                    Route::Tunnel => Running::start_tunnelled(settings).await?,
-                };
-                let running = Arc::new(started);
-                entries.push(Entry { settings: settings.clone(), running: Arc::downgrade(&running) });
-                running
-            }
+        let running = if let Some(running) = known {
+            running
+        } else {
+            let started = match detection::detect(settings.kind, client).await {
+                Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
+                Route::Tunnel => Running::start_tunnelled(settings).await?,
+            };
+            let running = Arc::new(started);
+            entries.push(Entry { settings: settings.clone(), running: Arc::downgrade(&running) });
+            running
         };
         let listed = running.reviewers.add(reviewer);
         Ok(Serving { running, listed })

@@ -38,7 +38,7 @@ pub struct Keeper {
 /// Where the certificate comes from.
 enum Source {
     Files { settings: Box<AdmissionServer>, chain: PathBuf, key: PathBuf },
-    Made { names: Vec<String>, made: Made, store: Option<Store> },
+    Made { names: Vec<String>, made: Made, store: Option<Box<Store>> },
 }
 
 impl Keeper {
@@ -58,7 +58,7 @@ impl Keeper {
                 (Source::Files { settings: Box::new(settings.clone()), chain, key }, settings.file_check_interval)
             }
             (None, None) => {
-                let store = settings.secret.as_ref().map(|secret| Store::new(client, operator, secret));
+                let store = settings.secret.as_ref().map(|secret| Box::new(Store::new(client, operator, secret)));
                 let interval = if store.is_some() { settings.file_check_interval } else { LOOK };
                 (Source::Made { names, made: Made::default(), store }, interval)
             }

@@ -277,10 +277,6 @@ impl<'a> Task<'a> {
 
 /// Tells whether a request fails again if it is repeated.
 fn is_final(error: &cluster::Error) -> bool {
-    match error.status() {
-        // 404: the configuration was deleted between two requests. 409: others write it at this moment. 429: the server is busy.
-        Some(404 | 409 | 429) => false,
-        Some(status) => status < 500,
-        None => false,
-    }
+    // 404: the configuration was deleted between two requests. 409: others write it at this moment. 429: the server is busy.
+    error.status().is_some_and(|status| status < 500 && !matches!(status, 404 | 409 | 429))
 }
