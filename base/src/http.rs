@@ -5,6 +5,7 @@
 mod body;
 mod certificate;
 mod connection;
+mod encrypted_key;
 mod limits;
 mod listener;
 mod peer_certificate;

@@ -13,6 +13,7 @@ use rustls::sign::CertifiedKey;
 use x509_cert::Certificate as Fields;
 use x509_cert::der::Decode as _;
 
+use super::encrypted_key::decrypted;
 use super::peer_certificate::PeerCertificate;
 use super::provider::crypto_provider;
 use super::trust::Trust;
@@ -39,6 +40,9 @@ pub enum CertificateError {
     /// The authorities of clients cannot be used.
     #[error("cannot use the authorities of clients")]
     Authorities(#[source] rustls::server::VerifierBuilderError),
+    /// The key cannot be decrypted.
+    #[error("cannot decrypt the key: {0}")]
+    Decrypt(String),
     /// A file cannot be read.
     #[error("cannot read {0}")]
     File(String, #[source] std::io::Error),
@@ -59,8 +63,21 @@ impl Certificate {
     /// # Errors
     /// If they cannot be read, or do not belong together.
     pub fn read(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
+        Self::read_encrypted(chain, key, None)
+    }
+
+    /// Reads a certificate and its key from files. With a password, the key may be encrypted.
+    ///
+    /// # Errors
+    /// If they cannot be read, do not belong together, or the password is wrong.
+    pub fn read_encrypted(chain: &Path, key: &Path, password: Option<&str>) -> Result<Self, CertificateError> {
         let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| CertificateError::File(path.display().to_string(), error));
-        let certificate = Self { chain: read(chain)?, key: read(key)? };
+        let (chain, key) = (read(chain)?, read(key)?);
+        let key = match password {
+            Some(password) => decrypted(&key, password).map_err(CertificateError::Decrypt)?,
+            None => key,
+        };
+        let certificate = Self { chain, key };
         certificate.certified_key()?;
         Ok(certificate)
     }

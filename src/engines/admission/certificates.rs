@@ -30,9 +30,6 @@ pub enum CertificateProblem {
     /// One of the two files is missing in the settings.
     #[error("`certfile` and `pkeyfile` belong together: the settings have only one of them")]
     Unpaired,
-    /// The key is encrypted.
-    #[error("encrypted keys are not supported: decrypt `pkeyfile`, and leave out `password`")]
-    Encrypted,
     /// A file cannot be read.
     #[error("cannot read {0}")]
     File(String, #[source] std::io::Error),
@@ -81,10 +78,7 @@ impl ServerCertificate {
     /// # Errors
     /// If a file cannot be read or used.
     fn read(settings: &AdmissionServer, chain: &Path, key: &Path) -> Result<Self, CertificateProblem> {
-        if settings.certificate.password.is_some() {
-            return Err(CertificateProblem::Encrypted);
-        }
-        let certificate = Certificate::read(chain, key)?;
+        let certificate = Certificate::read_encrypted(chain, key, settings.certificate.password.as_deref())?;
         let authorities = match (&settings.certificate.cadata, &settings.certificate.cafile) {
             (Some(data), _) => data.clone(),
             (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| CertificateProblem::File(file.clone(), error))?,
