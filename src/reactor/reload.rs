@@ -41,11 +41,13 @@ const DISCOVERY_PAUSE: Duration = Duration::from_secs(5);
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
-const FIXED: [(&str, &str); 6] = [
+const FIXED: [(&str, &str); 8] = [
     ("queueing", "workerLimit"),
     ("queueing", "exitTimeout"),
     ("scanning", "disabled"),
     ("admission", "server"),
+    ("admission", "managed"),
+    ("admission", "derivedConditions"),
     ("networking", "connectTimeout"),
     ("networking", "trustEnv"),
 ];

@@ -35,7 +35,7 @@ DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEGI7qc0KxFUSTmDsez/rIQoEgZAJ\n\
 nmG4JK+vpndy8/FCueGJY2CKYtbBeAA/c9HLxQPPmvE4ziSIIQf+nw2qk5Nj56yH\n\
 j9sgrsvGRKCOf0d5vzq6spYCuOEd0S8G0zNkxbDwTLElLNEJxOYkwiUlfiqhtL2J\n\
 Jw7xdjBFAg2IFEERrASu1QCAO0DHSuRAX55tqoEca+hPIV99y+HGAxEYNKoLz2Y=\n\
------END ENCRYPTED PRIVATE KEY-----\n\n";
+-----END ENCRYPTED PRIVATE KEY-----\n";
 
     /// The same key.
     const DECRYPTED: &str = "\
@@ -43,7 +43,7 @@ Jw7xdjBFAg2IFEERrASu1QCAO0DHSuRAX55tqoEca+hPIV99y+HGAxEYNKoLz2Y=\n\
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgC1sTTL8YndGeOXWy\n\
 +UUTUgHeguaS738rndT97BESyf2hRANCAATGSA6UM4Qnri2gB6DlpKxAe8vddZGB\n\
 KKI4d07tZlGhpmt/uKei4QFgbMAp0H19FvS7qZkC39K/2wZb20ZTgZg4\n\
------END PRIVATE KEY-----\n\n";
+-----END PRIVATE KEY-----\n";
 
     #[test]
     fn a_key_is_decrypted_by_its_password_only() {
