@@ -365,3 +365,7 @@ impl Drop for RunningCall<'_> {
         self.events.emit(&EngineEvent::WebhookEnded { handler: self.handler });
     }
 }
+
+#[cfg(test)]
+#[path = "reviewer_tests.rs"]
+mod tests;
