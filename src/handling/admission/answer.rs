@@ -131,7 +131,7 @@ mod tests {
         let line = message(&handler, &rejected("too many", 403));
         assert_eq!((line.level.as_str(), line.text.as_str()), ("WARNING", "Webhook 'fn' rejects the request: too many (code 403)"));
         let line = message(&handler, &failed("boom"));
-        assert_eq!(line.to_string(), "Webhook 'fn' failed with an exception: boom. The request is denied.");
+        assert_eq!(line.to_string(), "Webhook 'fn' failed with an exception: boom. The request is denied.\nat line 1");
         assert_eq!((line.level.as_str(), line.trace.as_deref()), ("ERROR", Some("at line 1")));
     }
 }
