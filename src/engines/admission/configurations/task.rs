@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::observe::{Observed, ObservedSink};
 use super::{ConfigurationError, Configurations};
@@ -254,11 +254,16 @@ impl<'a> Task<'a> {
     async fn narrow(self) -> Result<(), ConfigurationError> {
         let Some(left) = self.wanted(|webhook| webhook.is_persistent).filter(|_| self.written.is_some()) else { return Ok(()) };
         let patch = configuration::patch(left);
-        let limit = NARROWING_TIMEOUT;
-        match timeout(limit, self.objects.patch(self.place(), None, &patch)).await {
-            Ok(Err(error)) if !error.is_not_found() => Err(self.refused("patch", error)),
-            Err(_) => Err(self.refused("patch", cluster::Error::Timeout(limit))),
+        let patched = timeout(NARROWING_TIMEOUT, self.objects.patch(self.place(), None, &patch)).await;
+        match patched.unwrap_or(Err(cluster::Error::Timeout(NARROWING_TIMEOUT))) {
             Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) if is_final(&error) => Err(self.refused("patch", error)),
+            Err(error) => {
+                let (title, error) = (self.title(), error.chain());
+                error!(target: "kopfd::admission", "The webhooks of the stopped operator stay in the {title}, since it cannot be patched: {error}");
+                Ok(())
+            }
         }
     }
 
@@ -275,8 +280,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Tells whether a request fails again if it is repeated.
+/// Tells whether a request fails again if it is repeated: it is invalid, or not allowed.
 fn is_final(error: &cluster::Error) -> bool {
-    // 404: the configuration was deleted between two requests. 409: others write it at this moment. 429: the server is busy.
-    error.status().is_some_and(|status| status < 500 && !matches!(status, 404 | 409 | 429))
+    matches!(error.status(), Some(400 | 403 | 405 | 413 | 415 | 422))
 }
