@@ -149,7 +149,7 @@ fn a_secret_without_permission_is_an_error_at_the_start_and_a_warning_later() {
         let (api, client, clock) = cluster().await;
         let settings = settings(json!({"secret": {"name": "hooks"}}));
         let fail = |verb: &str| {
-            let matching = Match { verb: vec![verb.to_owned()], resource: Some("secrets".to_owned()), ..Match::default() };
+            let matching = Match { verb: verb.into(), resource: Some("secrets".to_owned()), ..Match::default() };
             api.add_fault(Rule::new(matching, Action::status(403)));
         };
         let replica = Replica::start(&settings, "a.svc", (&client, &clock)).await;

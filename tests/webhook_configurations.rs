@@ -150,7 +150,7 @@ impl Operator {
     }
 
     fn fail(&self, verb: &str, status: u16, times: Option<u64>) {
-        let matching = Match { verb: vec![verb.into()], resource: Some("validatingwebhookconfigurations".into()), ..Match::default() };
+        let matching = Match { verb: verb.into(), resource: Some("validatingwebhookconfigurations".into()), ..Match::default() };
         self.api.add_fault(Rule { times, ..Rule::new(matching, Action::status(status)) });
     }
 
@@ -299,7 +299,7 @@ fn a_configuration_of_another_operator_is_taken_over() {
 fn missing_permissions_end_the_operator_with_a_readable_error() {
     in_virtual_time(async {
         let (api, clock) = api_server(None);
-        let matching = Match { verb: vec!["create".into()], resource: Some("mutatingwebhookconfigurations".into()), ..Match::default() };
+        let matching = Match { verb: "create".into(), resource: Some("mutatingwebhookconfigurations".into()), ..Match::default() };
         api.add_fault(Rule::new(matching, Action::status(403)));
         let mut operator = Operator::on(&api, &clock, vec![webhook("a")], Naming::Kopf).await;
         operator.discover().await;
@@ -346,7 +346,7 @@ fn without_the_permission_to_watch_changes_by_others_are_not_noticed_and_that_is
     in_virtual_time(async {
         let (api, clock) = api_server(None);
         for verb in ["list", "watch"] {
-            let matching = Match { verb: vec![verb.into()], ..Match::default() };
+            let matching = Match { verb: verb.into(), ..Match::default() };
             api.add_fault(Rule::new(matching, Action::status(403)));
         }
         let (messages, _guard) = collect_messages(tracing::Level::WARN);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kopfd::handling::{Change, Reason, Verdict};
+use kopfd::handling::{Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
