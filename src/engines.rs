@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 pub mod activities;
+pub mod admission;
 pub mod background;
 pub mod deployment;
 pub mod effects;

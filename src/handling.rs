@@ -8,6 +8,7 @@
 //! attempt is due.
 
 pub mod activity;
+pub mod admission;
 pub mod attempt;
 pub mod breaker;
 pub mod cause;

@@ -3,6 +3,7 @@
 //! `handling` makes the decisions; the reactor waits and carries them out.
 
 pub mod activity;
+pub mod admission;
 pub mod built_in_credentials;
 pub mod change_log;
 pub mod changes;
@@ -33,6 +34,7 @@ pub mod worker;
 pub mod worker_settings;
 
 pub use activity::ActivityMonitor;
+pub use admission::Admission;
 pub use built_in_credentials::BuiltInCredentials;
 pub use cycle::Served;
 pub use live_effects::{HostScripts, LiveEffects};

@@ -2,6 +2,7 @@
 //!
 //! The operator is the real one, from its manifest to its last worker; only time, randomness and the transport to the server belong to the scenario.
 
+mod answer;
 mod chaos;
 mod compare;
 mod count;
@@ -23,6 +24,7 @@ mod pool;
 mod problem;
 mod read_context;
 mod recorder;
+mod request;
 mod revised_files;
 mod run;
 mod steps;
@@ -31,6 +33,7 @@ mod timeline;
 mod transport;
 mod update;
 mod verify;
+pub mod webhooks;
 
 pub use document::{API_VERSION, KIND};
 pub use execute::{Failure, Mode};

@@ -9,5 +9,7 @@ mod observing;
 mod posting;
 mod reloading;
 mod script;
+mod webhook_certificates;
+mod webhook_configurations;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+mod admission;
 mod endurance;
 mod logs;
 mod reload;

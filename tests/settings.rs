@@ -6,7 +6,7 @@ use std::path::Path;
 use kopfd::manifest::settings_table::TABLE;
 
 /// Settings of parts that do not exist yet.
-const OF_MISSING_PARTS: [&str; 2] = ["peering", "admission"];
+const OF_MISSING_PARTS: [&str; 1] = ["peering"];
 
 const SCENARIOS: &str = "tests/scenarios/holding/settings.yaml";
 const CONNECTIONS: &str = "tests/connection.rs";
@@ -17,10 +17,11 @@ const WATCHES: &str = "src/cluster/watch/tests.rs";
 const LIMITS: &str = "tests/limits.rs";
 const REQUESTS: &str = "src/cluster/client/tests.rs";
 const LOOPS: &str = "tests/scenarios/holding/loops.yaml";
+const WEBHOOKS: &str = "tests/scenarios/holding/managed-webhooks.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 37] = [
+const EFFECTS: [(&str, &str, &str); 40] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -41,6 +42,9 @@ const EFFECTS: [(&str, &str, &str); 37] = [
     ("queueing.breaker", LOOPS, "a handler that changes what it is called for is slowed down"),
     ("scripts.memory", LIMITS, "new_calls_wait_while_the_running_ones_hold_more_than_the_process_may"),
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
+    ("admission.server", "tests/run/admission.rs", "the_api_server_has_requests_reviewed"),
+    ("admission.managed", WEBHOOKS, "conditions of filters can be switched off"),
+    ("admission.derivedConditions", WEBHOOKS, "conditions of filters can be switched off"),
     ("execution.defaultBackoff", SCENARIOS, "the pause after an error and the order of handlers"),
     ("execution.lifecycle", SCENARIOS, "the pause after an error and the order of handlers"),
     (

@@ -127,6 +127,63 @@ pub async fn delete(server: &ApiServer, object: &ObjectHandle, propagation: Opti
     send(server, Method::DELETE, &object.path(), Some("application/json"), options.to_string()).await
 }
 
+/// A request with a body.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    /// The method.
+    pub method: Method,
+    /// The path with its query.
+    pub path: String,
+    /// The content type.
+    pub media: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The HTTP status.
+    pub code: u16,
+    /// The warnings for the user.
+    pub warnings: Vec<String>,
+    /// The object, or the status of a refusal.
+    pub body: Value,
+}
+
+impl Answered {
+    /// Tells whether the server has accepted the request.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+}
+
+/// Sends a request of a user.
+pub async fn ask(server: &ApiServer, user: User, asking: Asking) -> Answered {
+    let Asking { method, path, media, body } = asking;
+    let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, media).body(Bytes::from(body));
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => return Answered { code: 0, warnings: Vec::new(), body: json!({"message": error.to_string()}) },
+    };
+    let response = server.answer_as(user, request).await;
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all(header::WARNING).iter().filter_map(|value| warning(value.to_str().ok()?)).collect();
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Answered { code, warnings, body: serde_json::from_slice(&body).unwrap_or_default() }
+}
+
+/// Returns the text of a warning in its header: `299 - "text"`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.split_once('"')?.1.rsplit_once('"')?.0;
+    let mut text = String::with_capacity(quoted.len());
+    let mut letters = quoted.chars();
+    while let Some(letter) = letters.next() {
+        text.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+    }
+    Some(text)
+}
+
 /// Sends a request of the administrator.
 ///
 /// # Errors

@@ -88,19 +88,33 @@ pub fn items(object: Value) -> Vec<Value> {
     }
 }
 
-async fn apply_one(server: &ApiServer, mut object: Value) -> Result<(), Refused> {
+async fn apply_one(server: &ApiServer, object: Value) -> Result<(), Refused> {
+    let (path, object) = path_of(server, object)?;
+    let path = format!("{path}?fieldManager={NAME}&force=true");
+    let sent = admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
+    sent.map_err(|refused| refusal(&object, refused.message))
+}
+
+fn refusal(object: &Value, message: String) -> Refused {
+    let (kind, name) = (object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"].as_str().unwrap_or_default());
+    Refused { object: format!("{kind} {name:?}"), message, position: 0, is_unknown: false }
+}
+
+/// Returns the path of an object, and the object with a namespace if its kind has one.
+///
+/// # Errors
+/// If its kind is unknown.
+pub fn path_of(server: &ApiServer, mut object: Value) -> Result<(String, Value), Refused> {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
-    let (version, kind, name) = (text(&object["apiVersion"]), text(&object["kind"]), text(&object["metadata"]["name"]));
-    let refuse = |message: String| Refused { object: format!("{kind} {name:?}"), message, position: 0, is_unknown: false };
+    let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let registry = server.registry();
     let served = registry
         .by_kind(&version, &kind)
-        .ok_or_else(|| Refused { is_unknown: true, ..refuse(format!("there is no such kind in {version:?}")) })?;
+        .ok_or_else(|| Refused { is_unknown: true, ..refusal(&object, format!("there is no such kind in {version:?}")) })?;
     if served.kind.namespaced && object["metadata"]["namespace"].as_str().is_none_or(str::is_empty) {
         object["metadata"]["namespace"] = "default".into();
     }
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
-    let path = format!("{}?fieldManager={NAME}&force=true", admin_client::path(served, text("namespace"), text("name")));
-    let sent = admin_client::send(server, Method::PATCH, &path, Some("application/apply-patch+yaml"), object.to_string()).await;
-    sent.map_err(|refused| refuse(refused.message))
+    let path = admin_client::path(served, text("namespace"), text("name"));
+    Ok((path, object))
 }

@@ -199,7 +199,16 @@ impl Faults {
     /// Decides about the fault of a request: the first rule that fires wins.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_fresh = self.fresh_tokens.contains(request.token);
-        let may_fire = |live: &ActiveRule| !(is_fresh && matches!(live.rule.action, Action::Unauthorized { .. }));
+        self.decide_by(request, |action| !(is_fresh && matches!(action, Action::Unauthorized { .. })))
+    }
+
+    /// Decides whether the webhooks of a request fail; rules of other faults do not count it.
+    pub fn decide_about_webhooks(&mut self, request: &Request<'_>) -> Option<Fault> {
+        self.decide_by(request, |action| matches!(action, Action::WebhookFail { .. }))
+    }
+
+    fn decide_by(&mut self, request: &Request<'_>, may_fire: impl Fn(&Action) -> bool) -> Option<Fault> {
+        let may_fire = |live: &ActiveRule| may_fire(&live.rule.action);
         let fault = self.rules.iter_mut().filter(|live| may_fire(live)).find_map(|live| live.decide(request))?;
         if self.firings.len() == MAX_FIRINGS {
             self.firings.pop_front();

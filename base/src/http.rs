@@ -5,20 +5,27 @@
 mod body;
 mod certificate;
 mod connection;
+mod encrypted_key;
 mod limits;
 mod listener;
+mod peer_certificate;
+mod presented;
 mod provider;
 mod tls;
 mod trust;
+mod validity;
 
-pub use body::{BodyError, BodyLimits, Rest, read_body};
-pub use certificate::{Authority, Certificate, CertificateError, Validity};
+pub use body::{BodyError, BodyLimits, Rest, SharedBodyError, read_body, read_body_within};
+pub use certificate::{Authority, Certificate, CertificateError};
 pub use connection::Connection;
 pub use limits::{BoxError, Limits};
 pub use listener::Listener;
+pub use peer_certificate::PeerCertificate;
+pub use presented::presented_certificate;
 pub use provider::install_crypto_provider;
-pub use tls::ServerTls;
+pub use tls::{Clients, ServerTls};
 pub use trust::Trust;
+pub use validity::Validity;
 
 #[cfg(test)]
 mod tests;

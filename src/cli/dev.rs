@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::apiserver::Latency;
+use crate::apiserver::admission::Caller;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::http::kubeconfig::Kubeconfig;
 use crate::apiserver::server::socket::Listening;
@@ -27,7 +28,8 @@ use crate::manifest::Operator;
 use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, Scope};
+use crate::reactor::{ActivityMonitor, Admission, Scope};
+use crate::scenario::webhooks;
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -123,7 +125,9 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let mut files = Files::watch(&paths, &operators, &options.apply);
     let stop = Stop::new();
     let mut server = Tasks::default();
-    let (objects, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
+    let admission = Admission::in_process();
+    let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..options.webhooks.caller() };
+    let (objects, kubeconfig) = start_server(options, webhooks, &clock, &files, &mut server, &stop).await?;
     let monitor = Arc::new(ActivityMonitor::default());
     let shared = Shared {
         clock,
@@ -140,6 +144,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         digest_keys: Keys::of_embedded_server(),
         has_trials: false,
         pod: None,
+        admission,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
@@ -161,6 +166,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
 
 async fn start_server(
     options: &Options,
+    webhooks: Caller,
     clock: &Clock,
     files: &Files,
     tasks: &mut Tasks<()>,
@@ -170,8 +176,7 @@ async fn start_server(
     let administrator = User::new("kopfd-admin", &[MASTERS, "system:authenticated"]);
     let authentication = Authentication::Tokens(BTreeMap::from([(token.clone(), administrator)]));
     let latency = if options.realistic { Latency::realistic() } else { Latency::default() };
-    let api =
-        ApiServer::new(Settings { authentication, latency, webhooks: options.webhooks.caller(), ..Settings::default() }, clock.clone());
+    let api = ApiServer::new(Settings { authentication, latency, webhooks, ..Settings::default() }, clock.clone());
     let objects = AppliedObjects::apply_initial(api.clone(), files.object_paths()).await?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
     let listening = Listening::open(address).await.map_err(|problem| chain(&problem))?;

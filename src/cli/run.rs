@@ -14,9 +14,9 @@ use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
 use crate::persistence::{Keys, SecretForm};
-use crate::reactor::Scope;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
+use crate::reactor::{Admission, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 
@@ -231,6 +231,7 @@ async fn serve(
         digest_keys,
         has_trials: true,
         pod: pod(),
+        admission: Admission::default(),
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

@@ -191,7 +191,8 @@ fn wanted(merge: &Map<String, Value>) -> Value {
     Value::Object(wanted)
 }
 
-fn operations(base: &Value, changed: &Value) -> Vec<Value> {
+/// Returns the operations of a JSON patch that turns one object into another.
+pub fn operations(base: &Value, changed: &Value) -> Vec<Value> {
     let patch = json_patch::diff(base, changed);
     patch.iter().map(|operation| serde_json::to_value(operation).expect("an operation is plain data")).collect()
 }

@@ -108,6 +108,8 @@ pub struct Watcher {
     client: Client,
     resource: Resource,
     path: String,
+    /// The field selector, if only some objects are watched.
+    fields: Option<String>,
     known: Known,
     failures: Backoff,
     last_failure: LastFailure,
@@ -170,6 +172,7 @@ impl Watcher {
             client,
             resource,
             path,
+            fields: None,
             known: Known::default(),
             failures,
             last_failure: LastFailure::None,
@@ -181,6 +184,11 @@ impl Watcher {
     /// Returns the watcher with a signal, at whose changes it passes all known objects on once more.
     pub fn with_revisits(self, revisits: watch::Receiver<u64>) -> Self {
         Self { revisits: Revisits::new(Some(revisits)), ..self }
+    }
+
+    /// Returns the watcher of the object with this name alone. Permissions for that object are enough for it.
+    pub fn of_name(self, name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), ..self }
     }
 
     /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
@@ -248,7 +256,7 @@ impl Watcher {
         loop {
             let pieces = [("limit", limit), ("continue", next.as_deref())];
             let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-            let request = Request::get(self.path.clone() + &address::query(&parameters)).repeated(Repeat::Never);
+            let request = Request::get(self.address(&parameters)).repeated(Repeat::Never);
             let response = self.client.request(&request).await?;
             let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
             for item in page.items.into_iter().flatten() {
@@ -379,7 +387,7 @@ impl Watcher {
         loop {
             let pieces = [("limit", Some(PAGE)), ("continue", next.as_deref())];
             let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-            let request = Request::get(self.path.clone() + &address::query(&parameters)).repeated(Repeat::Never);
+            let request = Request::get(self.address(&parameters)).repeated(Repeat::Never);
             let response = self.client.request(&request).await?;
             let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
             for item in page.items.into_iter().flatten() {
@@ -476,6 +484,13 @@ impl Watcher {
         head.metadata.resource_version.take()
     }
 
+    /// Returns the path of the resource with parameters and the selector.
+    fn address(&self, parameters: &[(&str, &str)]) -> String {
+        let selector = self.fields.as_deref().map(|fields| ("fieldSelector", fields));
+        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selector).collect();
+        self.path.clone() + &address::query(&parameters)
+    }
+
     fn watch_path(&self, version: &str) -> String {
         let timeout = self.client.settings().watching.server_timeout.map(|limit| limit.as_secs().to_string());
         let mut parameters = vec![("watch", "true"), ("allowWatchBookmarks", "true")];
@@ -485,13 +500,13 @@ impl Watcher {
         if let Some(timeout) = &timeout {
             parameters.push(("timeoutSeconds", timeout));
         }
-        self.path.clone() + &address::query(&parameters)
+        self.address(&parameters)
     }
 
     /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open without
     /// sending events.
     async fn is_behind(&self, version: &str) -> Result<bool, Error> {
-        let request = Request::get(self.path.clone() + &address::query(&[("limit", "1")])).repeated(Repeat::Never);
+        let request = Request::get(self.address(&[("limit", "1")])).repeated(Repeat::Never);
         let response = in_time(self.client.opening_limit(), self.client.request(&request)).await?;
         let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
         Ok(page.metadata.resource_version.is_some_and(|current| is_before(&current, version)))

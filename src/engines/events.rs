@@ -11,12 +11,14 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
+use crate::handling::admission::Judged;
 use crate::handling::spawning::Stage;
 use crate::handling::timer::Schedule;
-use crate::handling::{Answers, Handler, Level, Message, Outcome, Reason};
+use crate::handling::{Answers, Handler, Level, Message, Outcome, Reason, Verdict};
 use crate::manifest::operator::{Delay, Moment};
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
+use crate::script::subject::ReviewRequest;
 
 /// An event of the engine.
 #[derive(Debug)]
@@ -209,6 +211,40 @@ pub enum EngineEvent<'a> {
         handler: &'a Handler,
         /// Whether nothing is left to store.
         is_synced: bool,
+    },
+    /// A webhook is called for a request.
+    WebhookCalled {
+        /// The object of the request.
+        body: &'a Body,
+        /// The handler of the webhook.
+        handler: &'a Handler,
+    },
+    /// A call of a webhook has returned.
+    WebhookJudged {
+        /// The object of the request.
+        body: &'a Body,
+        /// The handler of the webhook.
+        handler: &'a Handler,
+        /// The verdict.
+        verdict: &'a Verdict,
+        /// The duration of the call.
+        duration: Duration,
+    },
+    /// A call of a webhook has ended: it has returned, or its client does not wait for it any more.
+    WebhookEnded {
+        /// The handler of the webhook.
+        handler: &'a Handler,
+    },
+    /// A request was reviewed.
+    Reviewed {
+        /// The object of the request.
+        body: &'a Body,
+        /// The request.
+        request: &'a ReviewRequest,
+        /// The webhook that was asked; `None` for all of them.
+        webhook: Option<&'a str>,
+        /// The result.
+        judged: &'a Judged,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {

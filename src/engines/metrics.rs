@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::handling::{Handler, On, Outcome};
+use crate::handling::{Handler, On, Outcome, Verdict};
 use crate::object::{Body, EventKind, ObjectKey};
 use crate::telemetry::OperatorMetrics;
 use crate::telemetry::metrics::AttemptOutcome;
@@ -29,6 +29,8 @@ struct State {
     waiting: HashMap<String, BTreeSet<String>>,
     /// The number of objects that wait for the next attempt of a handler.
     waiting_by_handler: HashMap<String, usize>,
+    /// The number of running calls of each webhook. Several requests for one object may be reviewed at once.
+    webhooks: BTreeMap<String, usize>,
     /// The objects that are slowed down, by their unique ids.
     slowed: HashSet<String>,
 }
@@ -41,8 +43,9 @@ impl MetricsSink {
 
     /// Returns the number of running calls of each handler that has any.
     pub fn running(&self) -> BTreeMap<String, usize> {
-        let mut running = BTreeMap::new();
-        for (_, handler) in self.state.lock().calls.keys() {
+        let state = self.state.lock();
+        let mut running = state.webhooks.clone();
+        for (_, handler) in state.calls.keys() {
             *running.entry(handler.clone()).or_default() += 1;
         }
         running
@@ -63,6 +66,16 @@ impl MetricsSink {
         let began = self.state.lock().calls.remove(&(uid, handler.id.clone()));
         if let Some(began) = began {
             self.metrics.call(&handler.id, began.elapsed());
+        }
+    }
+
+    fn webhook_ended(&self, handler: &Handler) {
+        let running = &mut self.state.lock().webhooks;
+        if let Some(calls) = running.get_mut(&handler.id) {
+            *calls -= 1;
+            if *calls == 0 {
+                running.remove(&handler.id);
+            }
         }
     }
 
@@ -128,7 +141,7 @@ impl EventSink for MetricsSink {
                 self.ended(uid(body), handler);
                 // Other attempts are judged later; raw events have one attempt.
                 if handler.on == On::Event && !returned.is_cancelled {
-                    let has_failed = !matches!(returned.verdict, crate::handling::Verdict::Returned(_));
+                    let has_failed = !matches!(returned.verdict, Verdict::Returned(_));
                     self.metrics.attempt(&handler.id, retry, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
                 }
             }
@@ -160,6 +173,13 @@ impl EventSink for MetricsSink {
                     self.judged(handler, retry, outcome);
                 }
             }
+            EngineEvent::WebhookCalled { handler, .. } => *self.state.lock().webhooks.entry(handler.id.clone()).or_default() += 1,
+            EngineEvent::WebhookJudged { handler, verdict, duration, .. } => {
+                self.metrics.call(&handler.id, duration);
+                let has_failed = !matches!(verdict, Verdict::Returned(_));
+                self.metrics.attempt(&handler.id, 0, if has_failed { AttemptOutcome::Failed } else { AttemptOutcome::Succeeded });
+            }
+            EngineEvent::WebhookEnded { handler } => self.webhook_ended(handler),
             EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.gone(uid(body)),
             EngineEvent::ObjectForgotten { uid } => self.gone(uid.to_owned()),
             EngineEvent::TaskEnded { body, handler, .. } => {
@@ -180,7 +200,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::handling::{Reason, Verdict};
+    use crate::handling::Reason;
     use crate::object::Patch;
     use crate::script::Returned;
     use crate::telemetry::Metrics;
@@ -265,6 +285,22 @@ mod tests {
             }
             scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"succeeded\"} 1");
         }
+    }
+
+    #[test]
+    fn calls_of_a_webhook_run_until_they_end_even_if_they_are_not_judged() {
+        let scene = Scene { handler: Handler::simple("made", On::Review), ..Scene::new() };
+        let (body, handler) = (&body("1"), &scene.handler);
+        scene.sink.accept(&EngineEvent::WebhookCalled { body, handler });
+        scene.sink.accept(&EngineEvent::WebhookCalled { body, handler });
+        let verdict = &Verdict::Rejected { text: "no".to_owned(), code: 403 };
+        scene.sink.accept(&EngineEvent::WebhookJudged { body, handler, verdict, duration: Duration::from_secs(1) });
+        scene.sink.accept(&EngineEvent::WebhookEnded { handler });
+        assert_eq!(scene.sink.running(), BTreeMap::from([("made".to_owned(), 1)]));
+        scene.sink.accept(&EngineEvent::WebhookEnded { handler });
+        assert_eq!(scene.sink.running(), BTreeMap::new());
+        scene.shows("kopfd_handler_calls_total{operator=\"demo\",handler=\"made\",outcome=\"failed\"} 1");
+        scene.shows("kopfd_handler_duration_seconds_sum{operator=\"demo\",handler=\"made\"} 1.0");
     }
 
     #[test]

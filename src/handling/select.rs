@@ -73,6 +73,22 @@ pub(super) fn matching<'a>(
     Ok(deduplicated(selected))
 }
 
+/// Returns the items whose handlers match, also those of one function.
+pub(super) fn passing<'a, T>(
+    items: impl Iterator<Item = (&'a T, &'a Handler)>,
+    view: View<'_>,
+    predicates: &dyn Predicates,
+) -> Result<Vec<&'a T>, Unsettled> {
+    let mut poll = Poll::default();
+    let mut selected = Vec::new();
+    for (item, handler) in items {
+        if poll.take(matches(handler, view, predicates))? {
+            selected.push(item);
+        }
+    }
+    poll.settle(selected)
+}
+
 /// Tells whether any change handler concerns the object. If none does, the object is in kopf's stealth mode.
 ///
 /// # Errors

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::reader::{Item, Reader};
+use super::reader::{Fields, Item, Reader};
+use super::storages::is_domain;
 
 /// A declared server of webhooks.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,8 @@ pub struct AdmissionServer {
     pub insecure: bool,
     /// The certificate and its authority.
     pub certificate: Certificate,
+    /// The Secret that keeps a made certificate, so that replicas share it.
+    pub secret: Option<SecretName>,
     /// How certificates of clients are verified.
     pub verification: Verification,
     /// Further names in a self-signed certificate.
@@ -46,6 +49,15 @@ pub struct Certificate {
     pub pkeyfile: Option<String>,
     /// The password of the private key.
     pub password: Option<String>,
+}
+
+/// The name of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretName {
+    /// The name.
+    pub name: String,
+    /// The namespace; `None` for that of the credentials.
+    pub namespace: Option<String>,
 }
 
 /// How certificates of clients are verified.
@@ -101,7 +113,7 @@ const KINDS: [(&str, ServerKind); 7] = [
     ("autoTunnel", ServerKind::AutoTunnel),
 ];
 
-const SERVER_KEYS: [&str; 18] = [
+const SERVER_KEYS: [&str; 19] = [
     "kind",
     "addr",
     "port",
@@ -120,6 +132,7 @@ const SERVER_KEYS: [&str; 18] = [
     "verifyCapath",
     "verifyCadata",
     "fileCheckInterval",
+    "secret",
 ];
 
 /// Reads `settings.admission.server`.
@@ -145,6 +158,10 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
     });
     let mut file_check_interval = Duration::from_mins(1);
     reader.set(&fields, "fileCheckInterval", &mut file_check_interval, Reader::duration);
+    if let Some(item) = fields.get("fileCheckInterval").filter(|_| file_check_interval.is_zero()) {
+        reader.error_with(&item, "`fileCheckInterval` must be longer than 0", "leave it out for one minute");
+    }
+    check_certificate(reader, &fields);
     Some(AdmissionServer {
         kind: kind?,
         addr: text("addr"),
@@ -160,6 +177,7 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
             pkeyfile: text("pkeyfile"),
             password: text("password"),
         },
+        secret: fields.get("secret").and_then(|item| secret(reader, &item)),
         verification: Verification {
             mode: fields.get("verifyMode").and_then(|item| reader.word(&item, &["none", "optional", "required"])).map(str::to_owned),
             cafile: text("verifyCafile"),
@@ -170,6 +188,44 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
         file_check_interval,
         tunnel: Tunnel { token: text("token"), region: text("region"), binary: text("binary") },
     })
+}
+
+/// Reports options of certificates that contradict each other.
+fn check_certificate(reader: &Reader, fields: &Fields<'_>) {
+    for (given, missing) in [("certfile", "pkeyfile"), ("pkeyfile", "certfile")] {
+        if let Some(item) = fields.get(given).filter(|_| fields.get(missing).is_none()) {
+            reader.error_with(
+                &item,
+                format!("`{given}` needs `{missing}`"),
+                format!("add `{missing}`, or leave both out for a made certificate"),
+            );
+        }
+    }
+    let Some(secret) = fields.get("secret") else { return };
+    if fields.get("certfile").is_some() {
+        reader.error_with(&secret, "`secret` keeps made certificates, and `certfile` is a given one", "leave one of them out");
+    }
+    if fields.get("insecure").is_some_and(|item| item.node.to_value() == serde_json::Value::Bool(true)) {
+        reader.error_with(&secret, "an insecure server has no certificate to keep in a `secret`", "leave one of them out");
+    }
+}
+
+fn secret(reader: &Reader, item: &Item<'_>) -> Option<SecretName> {
+    let fields = reader.fields(item, "the Secret of a certificate", &["name", "namespace"])?;
+    let name = reader.required(&fields, "name", "write such as `secret: {name: my-operator-webhooks}`");
+    let name = name.and_then(|item| named(reader, &item))?;
+    let namespace = fields.get("namespace").map(|item| named(reader, &item));
+    // A namespace with a mistake was reported.
+    Some(SecretName { name, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))? })
+}
+
+fn named(reader: &Reader, item: &Item<'_>) -> Option<String> {
+    let text = reader.owned(item)?;
+    if is_domain(&text) {
+        return Some(text);
+    }
+    reader.error_with(item, format!("`{text}` cannot be a name in Kubernetes"), "names have lower-case letters, digits, `-` and `.`");
+    None
 }
 
 /// Returns the word for a kind of server.

@@ -53,6 +53,11 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
             found.push(diagnostic(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
         }
     }
+    let (ours, theirs) = (&first.settings.admission.managed, &second.settings.admission.managed);
+    if let Some(managed) = ours.as_ref().filter(|_| ours == theirs) {
+        let message = format!("the operators {names} would overwrite each other's webhook configuration `{managed}`");
+        found.push(diagnostic(message, "give one of them another name in `settings.admission.managed`"));
+    }
     found
 }
 

@@ -161,11 +161,7 @@ impl OperatorBuilder<'_> {
 
     /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
     fn unsupported_settings(&mut self, item: &Item<'_>) {
-        let parts = [
-            ("admission", "server", Severity::Error, "admission webhooks"),
-            ("admission", "managed", Severity::Error, "admission webhooks"),
-            ("peering", "mandatory", Severity::Error, "peerings"),
-        ];
+        let parts = [("peering", "mandatory", Severity::Error, "peerings")];
         for (section, key, severity, what) in parts {
             for (name, child) in item.entries().unwrap_or_default() {
                 let found = child.entries().unwrap_or_default().into_iter().find(|(known, _)| *known == key);
@@ -262,7 +258,11 @@ impl OperatorBuilder<'_> {
             self.webhooks_at.get_or_insert((item.key, item.path));
         }
         for item in reader.list_of(fields, "webhooks") {
-            conversions += usize::from(self.webhook(&item, block));
+            let is_conversion = self.webhook(&item, block);
+            if is_conversion {
+                self.unsupported(Severity::Error, &item, "conversion webhooks");
+            }
+            conversions += usize::from(is_conversion);
             if conversions > 1 {
                 reader.error_with(
                     &item,
@@ -275,9 +275,6 @@ impl OperatorBuilder<'_> {
         if let Some(item) = fields.get("reconcile") {
             self.reconcile(&item, block, &mut ids);
             self.unsupported(Severity::Error, &item, "reconciliations");
-        }
-        if let Some(item) = fields.get("webhooks").filter(|item| item.items().is_some_and(|items| !items.is_empty())) {
-            self.unsupported(Severity::Error, &item, "webhooks");
         }
     }
 

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
+pub use crate::handling::admission::{SideEffects, Webhook};
 pub use crate::handling::schedule::CronSchedule;
 pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
@@ -141,39 +140,6 @@ pub struct Daemon {
     pub cancellation_timeout: Option<Duration>,
     /// The interval of checks on a stopping daemon.
     pub cancellation_polling: Option<Duration>,
-}
-
-/// A validating or mutating webhook.
-#[derive(Debug, Clone)]
-pub struct Webhook {
-    /// The common part of all handlers.
-    pub handler: Handler,
-    /// Whether it may change the object.
-    pub is_mutating: bool,
-    /// The operations in capitals; empty for all.
-    pub operations: Vec<String>,
-    /// The subresource; `None` for the object itself.
-    pub subresource: Option<String>,
-    /// Whether it stays in the configuration when the operator stops.
-    pub is_persistent: bool,
-    /// Its declared side effects.
-    pub side_effects: SideEffects,
-    /// Whether the API server accepts requests if the webhook fails.
-    pub ignores_failures: bool,
-    /// Conditions that the API server checks, as they are written.
-    pub match_conditions: Vec<Value>,
-    /// How long the API server waits for the answer: whole seconds.
-    pub timeout: Duration,
-}
-
-/// The declared side effects of a webhook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SideEffects {
-    /// There are none.
-    #[default]
-    None,
-    /// There are none on dry runs.
-    NoneOnDryRun,
 }
 
 /// A level-triggered reconciliation.

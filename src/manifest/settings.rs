@@ -134,12 +134,14 @@ pub struct Scanning {
 }
 
 /// Admission webhooks.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Admission {
     /// The server of the webhooks.
     pub server: Option<AdmissionServer>,
     /// The name of the webhook configurations to manage.
     pub managed: Option<String>,
+    /// Whether filters become match conditions of managed configurations. Beyond kopf.
+    pub derived_conditions: bool,
 }
 
 /// Calls of handlers.
@@ -258,6 +260,12 @@ impl Default for Queueing {
             error_delays: fibonacci.map(Duration::from_secs).to_vec(),
             breaker: Some(Breaker::default()),
         }
+    }
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self { server: None, managed: None, derived_conditions: true }
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 13] = [
     ("watching", &["serverTimeout", "clientTimeout", "connectTimeout", "reconnectBackoff", "inactivityTimeout"]),
     ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays", "breaker"]),
     ("scanning", &["disabled"]),
-    ("admission", &["server", "managed"]),
+    ("admission", &["server", "managed", "derivedConditions"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("scripts", &["memory"]),
@@ -89,6 +89,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
         "admission" => {
             reader.set_option(fields, "server", &mut settings.admission.server, admission::read);
             reader.set_option(fields, "managed", &mut settings.admission.managed, managed);
+            reader.set(fields, "derivedConditions", &mut settings.admission.derived_conditions, Reader::boolean);
         }
         "execution" => {
             reader.set(fields, "defaultBackoff", &mut settings.execution.default_backoff, Reader::duration);

@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 46] = [
+pub const TABLE: [Description; 47] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -69,9 +69,15 @@ pub const TABLE: [Description; 46] = [
         "admission",
         "server",
         "server or null",
-        "needed for webhooks, except in `dev` and `test`; `kind` is `server`, `k3d`, `minikube`, `dockerDesktop`, `ngrok`, `autoServer`, or `autoTunnel`; with kopf's options",
+        "needed for webhooks, except in `dev` and `test`; `kind` is `server`, `k3d`, `minikube`, `dockerDesktop`, `ngrok`, `autoServer`, or `autoTunnel`; with kopf's options: see [webhooks](webhooks.md)",
     ),
-    one("admission", "managed", "text or null", "the name of the webhook configurations to manage"),
+    one("admission", "managed", "text or null", "the name of the webhook configurations to manage; the value at the start applies"),
+    one(
+        "admission",
+        "derivedConditions",
+        "boolean",
+        "filters by annotations and fields also become match conditions of managed configurations, so that the API server sends fewer requests: see [webhooks](webhooks.md#match-conditions); beyond kopf",
+    ),
     one("execution", "defaultBackoff", "duration", "the delay after arbitrary errors"),
     one(
         "execution",

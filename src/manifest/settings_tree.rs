@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::handling::Lifecycle;
 use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage};
 
-use super::admission::{self, AdmissionServer};
+use super::admission::{self, AdmissionServer, SecretName};
 use super::canary;
 use super::reader::{Item, Reader};
 use super::settings::{Breaker, Settings};
@@ -67,7 +67,11 @@ pub fn to_value(settings: &Settings) -> Value {
             "breaker": queueing.breaker.as_ref().map(breaker),
         },
         "scanning": { "disabled": scanning.disabled },
-        "admission": { "server": admission.server.as_ref().map(server), "managed": admission.managed },
+        "admission": {
+            "server": admission.server.as_ref().map(server),
+            "managed": admission.managed,
+            "derivedConditions": admission.derived_conditions,
+        },
         "execution": { "defaultBackoff": seconds(execution.default_backoff), "lifecycle": lifecycle(execution.lifecycle) },
         "background": {
             "cancellationPolling": seconds(background.cancellation_polling),
@@ -162,8 +166,20 @@ fn diffbase(storage: &DiffbaseStorage) -> Value {
 
 /// Returns the keys of a server that are set: each kind has its own.
 fn server(server: &AdmissionServer) -> Value {
-    let AdmissionServer { kind, addr, port, path, host, insecure, certificate, verification, extra_sans, file_check_interval, tunnel } =
-        server;
+    let AdmissionServer {
+        kind,
+        addr,
+        port,
+        path,
+        host,
+        insecure,
+        certificate,
+        secret,
+        verification,
+        extra_sans,
+        file_check_interval,
+        tunnel,
+    } = server;
     let mut tree = json!({ "kind": admission::word_of(*kind) });
     let texts = [
         ("addr", addr),
@@ -186,6 +202,12 @@ fn server(server: &AdmissionServer) -> Value {
     for (key, text) in texts {
         if let Some(text) = text {
             tree[key] = json!(text);
+        }
+    }
+    if let Some(SecretName { name, namespace }) = secret {
+        tree["secret"] = json!({ "name": name });
+        if let Some(namespace) = namespace {
+            tree["secret"]["namespace"] = json!(namespace);
         }
     }
     if let Some(port) = port {
@@ -217,7 +239,7 @@ mod tests {
         let others = "{process: {ultimateExitingTimeout: null}, posting: {level: warning, reportingComponent: me}, \
             peering: {clusterwide: true, lifetime: 90s}, watching: {serverTimeout: 10m, reconnectBackoff: 250ms}, \
             queueing: {workerLimit: 3, errorDelays: [100ms, 2s], breaker: {cycles: 9, period: 1m, maxDelay: 2s, condition: Looping}}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
-            admission: {server: {kind: server, port: 8443, extraSans: [a.b]}, managed: a.b.c}, \
+            admission: {server: {kind: server, port: 8443, extraSans: [a.b], secret: {name: s, namespace: n}}, managed: a.b.c, derivedConditions: false}, \
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \

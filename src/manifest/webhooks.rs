@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::handling::admission::configuration;
 use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
@@ -92,6 +93,7 @@ impl OperatorBuilder<'_> {
             return;
         };
         self.register_webhook(on, fields, &bound.id, bound.spot.line);
+        self.check_managed_name(fields, &bound.id);
         let concern = Concern { selectors: block.selectors.clone(), field, filters };
         self.operator.webhooks.push(Webhook {
             handler: bound.handler(On::Review, concern, Policy::default()),
@@ -114,6 +116,22 @@ impl OperatorBuilder<'_> {
         let place = fields.get("id").or_else(|| fields.get("fn")).unwrap_or_else(|| fields.item.clone());
         let message = format!("the id `{id}` is taken by another `{on}` webhook in line {first}");
         self.reader.error_with(&place, message, "give one of them an `id` of its own: it is a part of the webhook's address");
+    }
+
+    /// With a managed configuration, the id is a part of the webhook's name, which the API server checks.
+    fn check_managed_name(&self, fields: &Fields<'_>, id: &str) {
+        let Some(managed) = &self.operator.settings.admission.managed else { return };
+        let name = configuration::webhook_name(id, managed);
+        if configuration::is_valid_name(&name) {
+            return;
+        }
+        let place = fields.get("id").or_else(|| fields.get("fn")).unwrap_or_else(|| fields.item.clone());
+        let hint = if managed.contains('.') {
+            "with `settings.admission.managed`, write an `id` of lower-case letters and digits, with `-`, `_`, `/` or `.` between them"
+        } else {
+            "write a domain of at least two parts in `settings.admission.managed`, such as `my-operator.example.com`"
+        };
+        self.reader.error_with(&place, format!("the API server refuses `{name}` as the name of a webhook"), hint);
     }
 
     fn operation(&self, item: &Item<'_>) -> Option<String> {

@@ -41,6 +41,8 @@ pub struct ActivityMonitor {
     observers: AtomicUsize,
     /// Pending discovery scans.
     pending_scans: AtomicUsize,
+    /// Operators whose webhooks are not known to the API server yet.
+    unready_webhooks: AtomicUsize,
     /// Objects that have a worker.
     workers: AtomicUsize,
     /// Running calls of timers and schedules. Daemons are not counted: they run as long as their objects exist.
@@ -113,7 +115,23 @@ impl std::fmt::Debug for ActivityMonitor {
     }
 }
 
+/// Keeps an operator from being ready until it is dropped.
+pub struct UnreadyWebhooks(Arc<ActivityMonitor>);
+
+impl Drop for UnreadyWebhooks {
+    fn drop(&mut self) {
+        self.0.unready_webhooks.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
+    }
+}
+
 impl ActivityMonitor {
+    /// Records that webhooks of an operator are not known to the API server yet, until the guard is dropped.
+    pub fn webhooks_unready(self: &Arc<Self>) -> UnreadyWebhooks {
+        self.unready_webhooks.fetch_add(1, Ordering::SeqCst);
+        UnreadyWebhooks(Arc::clone(self))
+    }
+
     /// Records that an operator has discovered the kinds of the cluster and has started its watches.
     pub fn observer_began(&self) {
         self.observers.fetch_add(1, Ordering::SeqCst);
@@ -132,7 +150,8 @@ impl ActivityMonitor {
 
     /// Tells whether this many operators watch and have completed their first lists.
     pub fn is_ready(&self, operators: usize) -> bool {
-        self.observers.load(Ordering::SeqCst) >= operators && self.unlisted.load(Ordering::SeqCst) == 0
+        let unready = [&self.unlisted, &self.unready_webhooks];
+        self.observers.load(Ordering::SeqCst) >= operators && unready.iter().all(|count| count.load(Ordering::SeqCst) == 0)
     }
 
     /// Waits until the activity changes.
@@ -270,7 +289,7 @@ impl ActivityMonitor {
 
     /// Tells whether nothing is running or pending.
     pub fn is_quiet(&self) -> bool {
-        let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans];
+        let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans, &self.unready_webhooks];
         let is_idle = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty();
         is_idle && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
     }

@@ -3,6 +3,7 @@
 //! It remembers the logged objects, to log later changes as differences.
 
 mod last_seen;
+mod reviews;
 mod successes;
 
 use std::collections::HashMap;
@@ -166,6 +167,9 @@ impl EventSink for ChangeLog {
             EngineEvent::ObjectSeen { body, event_kind, .. } => self.report_event(*event_kind, body),
             EngineEvent::PatchPrepared { body, patch } => self.report_patch(body, patch),
             EngineEvent::PatchSent { body, patch, version } => self.patched(body, patch, *version),
+            EngineEvent::Reviewed { body, request, judged, .. } => {
+                info!(target: "kopfd::objects", "{}", reviews::line(body, request, judged));
+            }
             EngineEvent::TaskStarted { handler, .. } | EngineEvent::ScheduleStarted { handler, .. } => report_task(handler, "starts"),
             EngineEvent::TaskEnded { body, handler, is_requested } => {
                 let what = if *is_requested { "has stopped" } else { "has ended on its own" };

@@ -104,6 +104,12 @@ impl Memories {
         declared.resumptions.iter().filter(|(_, since)| **since > seen_in).map(|(id, _)| id.clone()).collect()
     }
 
+    /// Returns the operator's memo at the first event of an object; `None` if it was not noticed.
+    pub fn origin(&self, uid: &str) -> Option<Arc<OperatorMemo>> {
+        let table = self.table.lock();
+        table.entries.get(uid).map(|entry| Arc::clone(&table.origins.get(entry.origin).operator_memo))
+    }
+
     /// Tells whether an object was noticed, and is not forgotten.
     pub fn knows(&self, uid: &str) -> bool {
         self.table.lock().entries.contains_key(uid)

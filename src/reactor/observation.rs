@@ -40,6 +40,12 @@ impl Purposes {
         purposes
     }
 
+    /// Returns the purposes with the kinds of webhooks.
+    #[must_use]
+    pub fn with_webhooks(self, selectors: &[Selector]) -> Self {
+        Self { webhook: selectors.to_vec(), ..self }
+    }
+
     /// Returns the groups to discover; `None` means all, because some selector has no group.
     pub fn groups(&self) -> Option<BTreeSet<&str>> {
         let named: Option<BTreeSet<&str>> = self.all().map(|selector| selector.group.as_deref()).collect();

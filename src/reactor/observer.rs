@@ -16,8 +16,8 @@ use crate::handling::trial::Share;
 use crate::handling::{Handler, Lifecycle, Policy};
 use crate::kit::{Backoff, Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
-use crate::object::Resource;
 use crate::object::namespace::{self, Pattern};
+use crate::object::{Resource, Selector};
 use crate::persistence::Storages;
 use crate::telemetry::OperatorMetrics;
 
@@ -31,6 +31,7 @@ use super::precedence::{Precedence, Yielded};
 use super::revision::{KindRevisions, Revision, Revisions};
 use super::status::ServedKinds;
 use super::worker::WorkerSettings;
+use crate::engines::admission::reviewer::WebhookKinds;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
 use crate::engines::readiness::{Blocker, Readiness};
@@ -67,6 +68,8 @@ pub struct Declared {
     pub revision: Arc<str>,
     /// The handlers.
     pub handlers: Vec<Arc<Handler>>,
+    /// The kinds of its webhooks.
+    pub webhooks: Vec<Selector>,
     /// The storages of the operator's state.
     pub storages: Arc<Storages>,
     /// Which handlers run in one cycle.
@@ -117,6 +120,8 @@ pub struct Observer<W: Effects> {
     published_namespaces: watch::Sender<BTreeSet<String>>,
     /// The served kinds, for others.
     published_kinds: watch::Sender<ServedKinds<W>>,
+    /// The kinds of webhooks, for others.
+    published_webhook_kinds: watch::Sender<WebhookKinds>,
     served: BTreeMap<Arc<Resource>, Arc<Kind<W>>>,
     watches: BTreeMap<WatchKey, Watch>,
     /// The ended watches of kinds that are served anew, by their successors.
@@ -235,7 +240,7 @@ impl<W: Effects> Drop for Observer<W> {
 impl<W: Effects + 'static> Observer<W> {
     /// Returns an observer without observations.
     pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
-        let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref));
+        let purposes = Purposes::of_handlers(declared.handlers.iter().map(AsRef::as_ref)).with_webhooks(&declared.webhooks);
         let starting = world.readiness().map(Readiness::block);
         let revisions = Arc::new(Revisions::new(Revision {
             number: 0,
@@ -243,6 +248,7 @@ impl<W: Effects + 'static> Observer<W> {
             since: world.clock().now(),
             world,
             handlers: declared.handlers.clone(),
+            webhooks: declared.webhooks.clone(),
             storages: Arc::clone(&declared.storages),
             lifecycle: declared.lifecycle,
             default_backoff: declared.default_backoff,
@@ -266,6 +272,7 @@ impl<W: Effects + 'static> Observer<W> {
             namespaces: BTreeSet::new(),
             published_namespaces: watch::Sender::default(),
             published_kinds: watch::Sender::new(Vec::new()),
+            published_webhook_kinds: watch::Sender::default(),
             served: BTreeMap::new(),
             watches: BTreeMap::new(),
             predecessors: BTreeMap::new(),
@@ -287,6 +294,11 @@ impl<W: Effects + 'static> Observer<W> {
     /// Returns the revisions and the served kinds, as they will be at any time.
     pub fn view(&self) -> (Arc<Revisions<W>>, watch::Receiver<ServedKinds<W>>) {
         (Arc::clone(&self.revisions), self.published_kinds.subscribe())
+    }
+
+    /// Returns the kinds of the webhooks, as they will be at any time.
+    pub fn webhook_kinds(&self) -> watch::Receiver<WebhookKinds> {
+        self.published_webhook_kinds.subscribe()
     }
 
     /// Serves the operator until the stop is requested, then lets the workers finish.
@@ -368,7 +380,7 @@ impl<W: Effects + 'static> Observer<W> {
         let revision = self.revisions.newest();
         self.declared.earlier = earlier;
         self.declared.storages = Arc::clone(&revision.storages);
-        self.purposes = Purposes::of_handlers(revision.handlers.iter().map(AsRef::as_ref));
+        self.purposes = Purposes::of_handlers(revision.handlers.iter().map(AsRef::as_ref)).with_webhooks(&revision.webhooks);
         let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
         match discovery::scan(&self.client, groups.as_ref()).await {
             Ok(scan) => {
@@ -475,6 +487,20 @@ impl<W: Effects + 'static> Observer<W> {
             monitor.not_served(&self.declared.name, unserved.into_iter().filter_map(|one| one.named).chain(yielded));
         }
         self.warnings = warnings;
+        self.publish_webhook_kinds();
+    }
+
+    fn publish_webhook_kinds(&self) {
+        let kinds = &self.insights.webhook;
+        self.published_webhook_kinds.send_if_modified(|published| {
+            let is_same = published.as_ref().is_some_and(|published| {
+                published.len() == kinds.len() && published.iter().zip(kinds).all(|(one, other)| one.has_same_details(other))
+            });
+            if !is_same {
+                *published = Some(Arc::new(kinds.clone()));
+            }
+            !is_same
+        });
     }
 
     /// Leaves kinds to earlier operators if both would overwrite each other's records.

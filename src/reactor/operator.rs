@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::FusedFuture as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::cluster::config::{self, BuiltIn, CredentialSources};
 use crate::cluster::transport::Login;
@@ -22,6 +24,7 @@ use crate::script::host::{self, Fibers, Threads};
 use crate::script::{Credentials, Host, Indexes, Problem, Program};
 
 use super::activity::ActivityMonitor;
+use super::admission::{Admission, AdmissionError, Reach, Reviewed, Unready, WatchedKinds};
 use super::built_in_credentials::BuiltInCredentials;
 use super::change_log::ChangeLog;
 use super::live_effects::{HostScripts, LiveEffects};
@@ -36,6 +39,7 @@ use super::worker::WorkerSettings;
 use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
+use crate::engines::admission::reviewer::{ReviewRevision, Reviewer, ReviewerParts};
 use crate::engines::background::BackgroundOptions;
 use crate::engines::deployment;
 use crate::engines::effects::{Indexing as _, Scripts};
@@ -84,6 +88,8 @@ pub struct Shared {
     pub has_trials: bool,
     /// The name of the pod that the process runs in, if it runs in one.
     pub pod: Option<String>,
+    /// The admission webhooks of the process.
+    pub admission: Admission,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -158,6 +164,15 @@ pub enum ServeError {
     /// There are no usable credentials.
     #[error("cannot connect to the cluster")]
     Login(#[source] cluster::Error),
+    /// The webhooks cannot be served.
+    #[error("cannot serve the webhooks of operator {operator}")]
+    Admission {
+        /// The operator.
+        operator: String,
+        /// The cause.
+        #[source]
+        source: AdmissionError,
+    },
     /// The kinds of the cluster cannot be discovered.
     #[error("failed to discover the kinds of the cluster")]
     Discovery(#[source] cluster::Error),
@@ -310,7 +325,8 @@ async fn run(
     let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
-    let Operator { name, defaults, schedules, .. } = operator;
+    let webhook_kinds = reload::webhook_kinds(&operator);
+    let Operator { name, defaults, schedules, webhooks, .. } = operator;
     let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
     tokio::select! {
         biased;
@@ -330,6 +346,8 @@ async fn run(
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
+    let review_calls = Arc::clone(&calls);
+    let (clock, review_events) = (shared.clock.clone(), events.clone());
     let schedule_context = ScheduleContext {
         scripts: calls,
         clock: shared.clock,
@@ -349,6 +367,7 @@ async fn run(
         revision: loaded.revision.as_str().into(),
         earlier,
         sub_defaults: defaults,
+        webhooks: webhook_kinds,
         monitor: shared.monitor.clone(),
         health,
         metrics: metrics.clone(),
@@ -359,6 +378,20 @@ async fn run(
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
     let observer = Observer::new(declared, effects, client.clone(), kinds);
     let (revisions, watched) = observer.view();
+    let reviewer = Arc::new(Reviewer::new(ReviewerParts {
+        operator: name.as_str().into(),
+        revision: ReviewRevision { scripts: review_calls, webhooks },
+        kinds: observer.webhook_kinds(),
+        watched: Arc::new(WatchedKinds(watched.clone())),
+        clock: clock.clone(),
+        events: review_events,
+        metrics: metrics.clone(),
+        // Calls that have begun run to their end, as the reviews do.
+        stop: Stop::new(),
+    }));
+    let (admission, at_start) = (shared.admission.clone(), settings.clone());
+    let gate = endpoints.health.gate(format!("the API server does not know the webhooks of operator '{name}' yet"));
+    let unready: Unready = Arc::new((gate, shared.monitor.as_ref().map(ActivityMonitor::webhooks_unready)));
     let status = Arc::new(LiveStatus {
         name: name.clone(),
         revisions,
@@ -370,8 +403,11 @@ async fn run(
         rolled_back: Mutex::default(),
     });
     let _listed = endpoints.board.list(&name, Arc::clone(&status) as Arc<dyn StatusSource>);
+    let reviews_client = client.clone();
     let mut running = RunningOperator {
         status,
+        reviewer: Arc::clone(&reviewer),
+        needs_server: matches!(admission.reach, Reach::Network(_)),
         settings,
         trial: None,
         refused: None,
@@ -392,6 +428,10 @@ async fn run(
         exit_timeouts,
         stop: own_stop.clone(),
     };
+    // Reviews are answered until the last worker has ended.
+    let reviews_stop = Stop::new();
+    let reviewed = Reviewed { reviewer, settings: &at_start, client: &reviews_client, clock: &clock, unready };
+    let mut reviews = Box::pin(admission.serve(reviewed, &reviews_stop)).fuse();
     let served = {
         let mut observed = std::pin::pin!(observer.run(own_stop.clone()));
         tokio::select! {
@@ -402,18 +442,28 @@ async fn run(
                 let _ = observed.await;
                 if stop.is_requested() { Ok(()) } else { Err(ServeError::Login(failure.into())) }
             }
+            failed = &mut reviews => {
+                own_stop.request("the webhooks cannot be served");
+                let observed = observed.await.map_err(ServeError::Discovery);
+                failed.map_err(|source| ServeError::Admission { operator: name.clone(), source }).and(observed)
+            }
             () = reloads.answer(&mut running) => Ok(()),
         }
     };
     own_stop.request("the operator ends");
+    reviews_stop.request("the operator ends");
+    let reviewed = if reviews.is_terminated() { Ok(()) } else { reviews.await };
     running.end_trial();
     running.schedules.finish().await;
-    served
+    served.and(reviewed.map_err(|source| ServeError::Admission { operator: name, source }))
 }
 
 /// An operator that watches, and can be reloaded.
 struct RunningOperator {
     status: Arc<LiveStatus<LiveEffects>>,
+    reviewer: Arc<Reviewer>,
+    /// Whether webhooks need a server of the settings.
+    needs_server: bool,
     /// The settings of the revision in service.
     settings: Settings,
     trial: Option<Trial>,
@@ -623,6 +673,7 @@ impl RunningOperator {
         let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
+        self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks: operator.webhooks.clone() });
         self.reviser.replace(revision, earlier, filled).await;
         self.schedule_context.scripts = scripts;
         self.schedule_context.settings = self.activities.settings();
@@ -635,6 +686,9 @@ impl RunningOperator {
 
     fn configure(&mut self, operator: &Operator, settings: &Settings) {
         self.loaded.warn_of_fixed_settings(&operator.name, settings);
+        if self.needs_server && !operator.webhooks.is_empty() && self.settings.admission.server.is_none() {
+            warn!(target: "kopfd::reload", "The webhooks of operator '{}' have no server. Restart it to start one.", operator.name);
+        }
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
         self.client.configure(connection(settings));
         self.reviser.newest().world.scripts().host.set_memory(settings.scripts.memory);
@@ -658,6 +712,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         name: Arc::from(name),
         revision: Arc::default(),
         handlers: handlers.into_iter().map(Arc::new).collect(),
+        webhooks: Vec::new(),
         storages: Arc::new(persistence.storages.clone()),
         lifecycle: execution.lifecycle,
         default_backoff: execution.default_backoff,

@@ -23,7 +23,7 @@ use crate::kit::{Clock, Stop};
 use crate::manifest::fingerprint::{self, Fingerprint};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings, settings_tree};
-use crate::object::{EventKind, Resource};
+use crate::object::{EventKind, Resource, Selector};
 use crate::persistence::MissingKey;
 use crate::script::{Installed, Object, Problem, Program};
 use crate::telemetry::OperatorMetrics;
@@ -45,10 +45,13 @@ pub const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
-const FIXED: [(&str, &str); 5] = [
+const FIXED: [(&str, &str); 8] = [
     ("queueing", "workerLimit"),
     ("queueing", "exitTimeout"),
     ("scanning", "disabled"),
+    ("admission", "server"),
+    ("admission", "managed"),
+    ("admission", "derivedConditions"),
     ("networking", "connectTimeout"),
     ("networking", "trustEnv"),
 ];
@@ -274,6 +277,11 @@ impl StartupSettings {
     }
 }
 
+/// Returns the kinds of an operator's webhooks.
+pub(super) fn webhook_kinds(operator: &Operator) -> Vec<Selector> {
+    operator.webhooks.iter().flat_map(|webhook| webhook.handler.selectors.iter().cloned()).collect()
+}
+
 /// The digests of the handlers of each index.
 type IndexPrints = BTreeMap<String, Vec<Fingerprint>>;
 
@@ -344,6 +352,7 @@ impl Preparation<'_> {
             digest: operator.revision(&program).into(),
             world,
             handlers,
+            webhooks: webhook_kinds(&operator),
             storages: Arc::new(storages),
             lifecycle: settings.execution.lifecycle,
             default_backoff: settings.execution.default_backoff,

@@ -14,7 +14,7 @@ use tracing::error;
 
 use crate::handling::trial::Share;
 use crate::handling::{Handler, Lifecycle, On, Policy};
-use crate::object::Resource;
+use crate::object::{Resource, Selector};
 use crate::persistence::Storages;
 
 use super::cycle::Served;
@@ -31,6 +31,8 @@ pub struct Revision<W> {
     pub world: Arc<W>,
     /// The handlers.
     pub handlers: Vec<Arc<Handler>>,
+    /// The kinds of its webhooks.
+    pub webhooks: Vec<Selector>,
     /// The storages of the operator's state.
     pub storages: Arc<Storages>,
     /// Which handlers run in one cycle.
@@ -54,6 +56,7 @@ impl<W> Revision<W> {
             digest: Arc::clone(&self.digest),
             world: Arc::clone(&self.world),
             handlers: self.handlers.clone(),
+            webhooks: self.webhooks.clone(),
             storages: Arc::clone(&other.storages),
             lifecycle: other.lifecycle,
             default_backoff: other.default_backoff,
@@ -310,6 +313,7 @@ mod tests {
             digest: Arc::default(),
             world: Arc::new(number),
             handlers: handlers.iter().map(|(id, on)| Arc::new(Handler::simple(id, *on))).collect(),
+            webhooks: Vec::new(),
             storages: Arc::default(),
             lifecycle: Lifecycle::default(),
             default_backoff: Duration::ZERO,

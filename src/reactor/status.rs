@@ -77,6 +77,9 @@ impl Functions {
         for Handler { id, on, .. } in operator.indexes.iter().chain(operator.object_handlers()) {
             functions.add(id, on.word());
         }
+        for webhook in &operator.webhooks {
+            functions.add(&webhook.handler.id, webhook.word());
+        }
         for activity in &operator.activities {
             functions.add(&activity.handler.id, moment(activity.moment));
         }

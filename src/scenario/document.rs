@@ -80,7 +80,8 @@ impl ReadContext<'_> {
         let handlers = declared.clone().flat_map(|operator| {
             let activities = operator.activities.iter().map(|activity| &activity.handler);
             let schedules = operator.schedules.iter().map(|schedule| &schedule.handler);
-            operator.object_handlers().chain(activities).chain(schedules).map(|handler| handler.id.clone())
+            let webhooks = operator.webhooks.iter().map(|webhook| &webhook.handler);
+            operator.object_handlers().chain(activities).chain(schedules).chain(webhooks).map(|handler| handler.id.clone())
         });
         self.handlers = handlers.collect();
         self.indexes = declared.flat_map(|operator| operator.declaration.indexes.iter().cloned()).collect();

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::apiserver::admin_client::{self, ObjectHandle};
+use crate::apiserver::admission::Caller;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
@@ -27,7 +28,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
-use crate::reactor::{ActivityMonitor, Scope};
+use crate::reactor::{ActivityMonitor, Admission, Scope};
 use crate::script::{Fibers, Threads};
 
 use super::chaos::Chaos;
@@ -45,6 +46,7 @@ use super::revised_files::{FileChanges, RevisedFiles};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
+use super::webhooks;
 
 pub(super) use faults::UnknownResource;
 
@@ -92,6 +94,8 @@ pub(super) struct Environment {
     /// Evaluates the expressions of matchers; started with the first one.
     interpreter: OnceCell<Interpreter>,
     pub faults: InjectedFaults,
+    /// The webhooks of the operators, through all runs.
+    admission: Admission,
     controllers: Stop,
     /// Cancels the controllers of the server when the environment is dropped.
     _tasks: Tasks<()>,
@@ -102,7 +106,9 @@ impl Environment {
     pub(super) fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
         let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
-        let api = ApiServer::new(Settings { authentication, seed: Some(seed), ..Settings::default() }, clock.clone());
+        let admission = Admission::in_process();
+        let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..Caller::default() };
+        let api = ApiServer::new(Settings { authentication, seed: Some(seed), webhooks, ..Settings::default() }, clock.clone());
         let controllers = Stop::new();
         let mut tasks = Tasks::default();
         tasks.spawn("controllers", {
@@ -130,6 +136,7 @@ impl Environment {
             run_count,
             interpreter: OnceCell::new(),
             faults,
+            admission,
             controllers,
             _tasks: tasks,
         }
@@ -206,6 +213,7 @@ impl Environment {
             digest_keys: Keys::of_embedded_server(),
             has_trials: true,
             pod: None,
+            admission: self.admission.clone(),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::SourceSpan;
 
+use super::answer;
 use super::environment::{Environment, UnknownResource};
-use super::model::{Downtime, Step, StepAction};
+use super::model::{CheckedRequest, Downtime, Step, StepAction};
 use super::problem::Problem;
 use super::steps::format_duration;
 use super::timeline::Event;
@@ -16,6 +17,13 @@ use super::verify::{Difference, verify};
 
 /// Time limit for settling in a disturbed run: longer than all back-offs together.
 const DISTURBED_TIMEOUT: Duration = Duration::from_hours(24);
+
+/// A part of the API server's message about a webhook that cannot be called.
+const NO_WEBHOOK: &str = "failed calling webhook";
+
+/// How long a request is repeated whose webhooks cannot be called, and how often.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_hours(1);
+const WEBHOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// How expectations are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,15 +117,69 @@ fn unfired_faults(environment: &Environment) -> impl Iterator<Item = (Failure, b
 async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Result<(), Failure> {
     let fail = |problem: Problem| Failure::at(step.spot, problem);
     match &step.action {
-        StepAction::Restart(downtime) => stop_and_restart(environment, downtime, false).await.map_err(fail),
-        StepAction::Kill(downtime) => stop_and_restart(environment, downtime, true).await.map_err(fail),
+        StepAction::Restart(downtime) => stop_and_restart(environment, step, (downtime, false), mode).await,
+        StepAction::Kill(downtime) => stop_and_restart(environment, step, (downtime, true), mode).await,
         StepAction::Reload { files, is_refused } => environment.reload(files, *is_refused).await.map_err(|text| fail(text.into())),
         StepAction::Settle { within, despite_errors } => settle(environment, *within, *despite_errors, mode).await.map_err(fail),
         StepAction::Expect(expectation) => match verify(environment, step.spot, expectation).await {
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
         },
-        _ => execute_simple_step(environment, step).await.map_err(fail),
+        StepAction::Request(checked) => send_request(environment, step, checked, mode, Operators::Started).await,
+        _ => execute_simple_step(environment, step, Operators::Started).await.map_err(fail),
+    }
+}
+
+/// Whether the operators run, except for disturbances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operators {
+    Started,
+    Stopped,
+}
+
+/// Decides about repetitions of requests whose webhooks cannot be called. In a disturbed run, the operator may be killed at any moment, and
+/// a user would repeat the request.
+struct Patience {
+    until: Option<Instant>,
+}
+
+impl Patience {
+    fn new(environment: &Environment, operators: Operators) -> Self {
+        let is_patient = environment.chaos.is_some() && operators == Operators::Started;
+        Self { until: is_patient.then(|| Instant::now() + WEBHOOK_TIMEOUT) }
+    }
+
+    /// Waits before a repetition; returns whether there is one.
+    async fn waits_after(&self, refusal: &str) -> bool {
+        let is_repeated = refusal.contains(NO_WEBHOOK) && self.until.is_some_and(|until| Instant::now() < until);
+        if is_repeated {
+            tokio::time::sleep(WEBHOOK_PAUSE).await;
+        }
+        is_repeated
+    }
+}
+
+async fn send_request(
+    environment: &Environment,
+    step: &Step,
+    checked: &CheckedRequest,
+    mode: Mode,
+    operators: Operators,
+) -> Result<(), Failure> {
+    let patience = Patience::new(environment, operators);
+    let answered = loop {
+        let answered = answer::send(environment, checked).await.map_err(|problem| Failure::at(step.spot, problem))?;
+        let refusal = answered.body["message"].as_str().filter(|_| !answered.is_success()).unwrap_or_default();
+        if !patience.waits_after(refusal).await {
+            break answered;
+        }
+    };
+    if mode == Mode::Disturb {
+        return Ok(());
+    }
+    match answer::verify(environment, step, &checked.answer, &answered).await {
+        differences if differences.is_empty() => Ok(()),
+        differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
     }
 }
 
@@ -138,7 +200,17 @@ async fn settle(environment: &Environment, within: Duration, despite_errors: boo
 }
 
 /// Executes a step that is allowed while the operators are stopped, too.
-async fn execute_simple_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
+async fn execute_simple_step(environment: &Environment, step: &Step, operators: Operators) -> Result<(), Problem> {
+    let patience = Patience::new(environment, operators);
+    loop {
+        match try_simple_step(environment, step).await {
+            Err(problem) if patience.waits_after(&problem.text).await => {}
+            done => return done,
+        }
+    }
+}
+
+async fn try_simple_step(environment: &Environment, step: &Step) -> Result<(), Problem> {
     match &step.action {
         StepAction::Apply(objects) => {
             bootstrap::apply(&environment.api, objects.clone())
@@ -164,18 +236,29 @@ async fn execute_simple_step(environment: &Environment, step: &Step) -> Result<(
     Ok(())
 }
 
-async fn stop_and_restart(environment: &Environment, downtime: &Downtime, is_killed: bool) -> Result<(), Problem> {
+async fn stop_and_restart(
+    environment: &Environment,
+    step: &Step,
+    (downtime, is_killed): (&Downtime, bool),
+    mode: Mode,
+) -> Result<(), Failure> {
     let _guard = environment.lock_transition().await;
+    let fail = |text: String| Failure::at(step.spot, text);
     if is_killed {
         environment.kill().await;
     } else {
-        environment.stop().await?;
+        environment.stop().await.map_err(fail)?;
     }
     let back_at = Instant::now() + downtime.duration;
     for step in &downtime.meanwhile {
         environment.timeline.add(Event::Step { spot: step.spot, title: format!("meanwhile, {}", step.title) });
-        execute_simple_step(environment, step).await?;
+        match &step.action {
+            StepAction::Request(checked) => send_request(environment, step, checked, mode, Operators::Stopped).await?,
+            _ => {
+                execute_simple_step(environment, step, Operators::Stopped).await.map_err(|problem| Failure::at(step.spot, problem))?;
+            }
+        }
     }
     tokio::time::sleep_until(back_at).await;
-    Ok(environment.start().await?)
+    environment.start().await.map_err(fail)
 }

@@ -203,7 +203,7 @@ fn suggestion(word: &str, known: &[&str]) -> String {
 }
 
 /// Reads the pattern of a text.
-fn pattern_of_text(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Pattern> {
+pub(super) fn pattern_of_text(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Pattern> {
     let reader = context.reader;
     match &item.node.kind {
         Kind::Text(_) => {}

@@ -16,8 +16,12 @@ use super::model::{Fault, OPERATOR_USER, StepAction};
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 /// The faults that can be written as a single word.
-const WORDS: [(&str, &[&str]); 3] =
-    [("reset", &["before", "after", "mid-body"]), ("watchDrop", &["clean", "rst", "mid-line"]), ("watchExpire", &["event", "http"])];
+const WORDS: [(&str, &[&str]); 4] = [
+    ("reset", &["before", "after", "mid-body"]),
+    ("watchDrop", &["clean", "rst", "mid-line"]),
+    ("watchExpire", &["event", "http"]),
+    ("webhookFail", &["timeout", "refused"]),
+];
 
 /// The keys that select requests.
 const MATCH: [&str; 8] = ["verb", "group", "resource", "subresource", "namespace", "name", "userAgent", "user"];
@@ -103,8 +107,8 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<StepAction> {
         reader.error_with(&item, "`probability` must be a number from 0 to 1", "write such as `0.1` for one in ten");
         return None;
     }
-    // By default only requests of the operators fail, not those of the scenario itself.
-    if !matching.contains_key("user") && !matching.contains_key("userAgent") {
+    // By default only requests of the operators fail, not those of the scenario itself. Webhooks review those of users.
+    if *word != "webhookFail" && !matching.contains_key("user") && !matching.contains_key("userAgent") {
         matching.insert("user".to_owned(), json!(OPERATOR_USER));
     }
     let mut rule = json!({"match": matching, "action": {*word: action}});
@@ -168,6 +172,7 @@ fn forms(word: &str) -> &'static str {
         "reset" => "write `before`, `after` or `mid-body`",
         "watchDrop" => "write `clean`, `rst` or `mid-line`, or a mapping with `how`, `afterEvents`, `afterMs`",
         "watchExpire" => "write `event` or `http`",
+        "webhookFail" => "write `timeout`, `refused` or `500`, or a mapping with `kind` and the `name` of one webhook",
         "unauthorized" => "write a time, such as `5m`, or a mapping with `afterMs`",
         _ => "write a mapping with what belongs to it, `{}` if there is nothing",
     }
@@ -196,6 +201,8 @@ fn action(word: &str, item: &Item<'_>, beside: &dyn Fn(&str) -> Option<Value>) -
         (Kind::Text(text), "unauthorized") => milliseconds(&text.value).map_or(value, |ms| json!({"afterMs": ms})),
         (Kind::Text(text), "reset") => json!({"phase": text.value}),
         (Kind::Text(text), "watchDrop" | "watchExpire") => json!({"how": text.value}),
+        (Kind::Text(text), "webhookFail") => json!({"kind": text.value}),
+        (Kind::Number(_), "webhookFail") => json!({"kind": value.to_string()}),
         (Kind::Null | Kind::Bool(true), _) => json!({}),
         _ => value,
     }

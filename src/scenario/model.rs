@@ -69,6 +69,10 @@ impl Scenario {
             };
             all.extend(inner.iter().flat_map(|step| match &step.action {
                 StepAction::Apply(objects) => objects.as_slice(),
+                StepAction::Request(checked) => match &checked.request {
+                    UserRequest::Apply(object) => std::slice::from_ref(object),
+                    _ => &[],
+                },
                 _ => &[],
             }));
         }
@@ -119,6 +123,8 @@ pub enum StepAction {
     Patch(ManualPatch),
     /// Deletes an object, with a propagation policy if one is given.
     Delete(Target, Option<String>),
+    /// Sends a request, and checks its answer.
+    Request(Box<CheckedRequest>),
     /// Injects a fault from now on.
     Fault(Box<Fault>),
     /// Removes all faults.
@@ -193,6 +199,52 @@ pub struct ManualPatch {
     pub patch: Value,
     /// `None` for the object itself.
     pub subresource: Option<String>,
+}
+
+/// A request whose answer is checked.
+#[derive(Debug, Clone)]
+pub struct CheckedRequest {
+    /// What is requested.
+    pub request: UserRequest,
+    /// Whether nothing is to be stored.
+    pub is_dry_run: bool,
+    /// The name of the user; the administrator without one.
+    pub user: Option<String>,
+    /// The expected answer.
+    pub answer: ExpectedAnswer,
+}
+
+/// A request of a user.
+#[derive(Debug, Clone)]
+pub enum UserRequest {
+    /// Applies an object.
+    Apply(Value),
+    /// Patches an object.
+    Patch(ManualPatch),
+    /// Deletes an object, with a propagation policy if one is given.
+    Delete(Target, Option<String>),
+}
+
+/// The expected answer to a request.
+#[derive(Debug, Clone, Default)]
+pub struct ExpectedAnswer {
+    /// The expected denial; `None` if the request must be accepted.
+    pub denied: Option<ExpectedDenial>,
+    /// The expected warnings: exactly these. `None` for any.
+    pub warnings: Option<(SourceSpan, Vec<Pattern>)>,
+    /// Pattern of the object in the answer.
+    pub object: Option<Pattern>,
+}
+
+/// An expected denial.
+#[derive(Debug, Clone)]
+pub struct ExpectedDenial {
+    /// Its position.
+    pub spot: SourceSpan,
+    /// The status code; `None` for any.
+    pub code: Option<i64>,
+    /// Pattern of the message; `None` for any.
+    pub message: Option<Pattern>,
 }
 
 /// An expectation of a step.

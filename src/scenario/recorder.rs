@@ -159,6 +159,13 @@ impl EventSink for TimelineRecorder {
                     }),
                 }
             }
+            EngineEvent::WebhookCalled { body, handler } => {
+                self.timeline.add(Event::Called { subject: Subject::of(body), call: call(handler, 0), reason: "a review" });
+            }
+            EngineEvent::WebhookJudged { body, handler, verdict, .. } => {
+                let outcome = describe_verdict(body, verdict);
+                self.timeline.add(Event::Ended { subject: Subject::of(body), call: call(handler, 0), outcome });
+            }
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }

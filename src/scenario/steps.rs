@@ -11,15 +11,15 @@ use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::Kind;
 use crate::object::secret;
 
-use super::model::{Downtime, ManualPatch, Step, StepAction};
+use super::model::{Downtime, ManualPatch, Step, StepAction, UserRequest};
 use super::read_context::ReadContext;
-use super::{expectations, faults, target};
+use super::{expectations, faults, request, target};
 
 /// The keys of steps.
-pub const WORDS: [&str; 10] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
+pub const WORDS: [&str; 11] = ["apply", "patch", "delete", "request", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
 
 /// The steps that are allowed while the operators are stopped.
-const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
+const MEANWHILE: [&str; 6] = ["apply", "patch", "delete", "request", "fault", "advance"];
 
 /// Default time limit of `settle`.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(5);
@@ -101,6 +101,7 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
             let propagation = fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
             StepAction::Delete(target, propagation.map(str::to_owned))
         }
+        "request" => StepAction::Request(Box::new(request::read(context, item, |word, item| action(context, word, item))?)),
         "fault" => faults::read(reader, item)?,
         "advance" => StepAction::Advance(duration(context, item)?),
         "restart" => StepAction::Restart(downtime(context, item)?),
@@ -232,6 +233,15 @@ fn title(action: &StepAction) -> String {
             format!("patch {of}{target}: {patch}")
         }
         StepAction::Delete(target, _) => format!("delete {target}"),
+        StepAction::Request(checked) => {
+            let dry_run = if checked.is_dry_run { ", as a dry run" } else { "" };
+            let of = match &checked.request {
+                UserRequest::Apply(object) => title(&StepAction::Apply(vec![object.clone()])),
+                UserRequest::Patch(patch) => title(&StepAction::Patch(patch.clone())),
+                UserRequest::Delete(target, propagation) => title(&StepAction::Delete(target.clone(), propagation.clone())),
+            };
+            format!("request to {of}{dry_run}")
+        }
         StepAction::Fault(fault) => format!("fault {}", fault.title),
         StepAction::ClearFaults => "remove all faults".to_owned(),
         StepAction::Advance(duration) => format!("advance {}", format_duration(*duration)),

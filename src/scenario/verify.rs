@@ -10,7 +10,7 @@ use crate::kit::visible;
 use crate::manifest::suggest::nearest;
 use crate::manifest::tree::SourceSpan;
 use crate::object::secret::Values;
-use crate::reactor::activity::shown;
+pub(super) use crate::reactor::activity::shown;
 use crate::telemetry::credentials;
 
 use super::expressions::{Answers, Question};
@@ -131,7 +131,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(spot: SourceSpan, text: impl Into<String>) -> Self {
+    pub(super) fn new(spot: SourceSpan, text: impl Into<String>) -> Self {
         Self { spot, text: credentials::hide(text.into()), fix: None, lines: Vec::new() }
     }
 
@@ -534,7 +534,7 @@ fn nearest_line<'l>(like: &Pattern, lines: &'l [Value]) -> Option<&'l str> {
     near.max_by(|((common, words), _), ((other, others), _)| (common * others).cmp(&(other * words))).map(|(_, line)| line)
 }
 
-fn describe(pattern: &Pattern) -> String {
+pub(super) fn describe(pattern: &Pattern) -> String {
     match &pattern.kind {
         PatternKind::Value(value) => value.to_string(),
         PatternKind::Matcher(_, text) => text.clone(),

@@ -22,7 +22,7 @@ use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 use crate::handling::Candidate;
-use crate::object::{Body, Diff, Patch, Resource};
+use crate::object::{Body, Diff, Patch, Resource, diff as differences};
 
 /// One argument. The names and the values come from one table, so that no name is offered without a value.
 struct Argument {
@@ -148,9 +148,19 @@ const TABLE: [Argument; 39] = [
         offer.attempt.map(|attempt| attempt.now.duration_since(attempt.started).as_secs_f64().into())
     }),
     seen("reason", is_change, |offer| Some(offer.subject.reason()?.as_str().into())),
-    seen("old", has_change, |offer| Some(View::last_handled(offer.subject.change()?))),
-    seen("new", has_change, |offer| Some(View::essence(offer.subject.change()?))),
-    seen("diff", has_change, |offer| Some(diff(&offer.subject.change()?.diff))),
+    seen("old", has_change, |offer| match offer.subject {
+        Subject::Review { old, .. } => Some(whole(old.as_ref())),
+        subject => Some(View::last_handled(subject.change()?)),
+    }),
+    seen("new", has_change, |offer| match offer.subject {
+        Subject::Review { new, .. } => Some(whole(new.as_ref())),
+        subject => Some(View::essence(subject.change()?)),
+    }),
+    // Differences of whole objects are costly, and most webhooks do not need them.
+    seen("diff", has_change, |offer| match offer.subject {
+        Subject::Review { old, new, .. } => Some(diff(&difference(old.as_ref(), new.as_ref()))),
+        subject => Some(diff(&subject.change()?.diff)),
+    }),
     seen("event", is_event, |offer| {
         let entries = [("type".into(), event_type(offer)?), ("object".into(), offer.stanza(&[])?)];
         Some(entries.into_iter().collect::<Map>().into())
@@ -368,6 +378,15 @@ fn resource(resource: &Resource) -> Dynamic {
         ("verbs", names(&resource.verbs)),
     ];
     entries.into_iter().map(|(key, value)| (key.into(), value)).collect::<Map>().into()
+}
+
+fn whole(body: Option<&Body>) -> Dynamic {
+    body.map_or(Dynamic::UNIT, |body| View::of(body.shared()))
+}
+
+fn difference(old: Option<&Body>, new: Option<&Body>) -> Diff {
+    let side = |body: Option<&Body>| body.map_or_else(Arc::default, Body::shared);
+    differences::diff(&side(old), &side(new), differences::Scope::Full)
 }
 
 fn diff(diff: &Diff) -> Dynamic {

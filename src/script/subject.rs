@@ -62,8 +62,10 @@ pub enum Subject {
     Review {
         /// The object of the request; on deletions, the deleted one.
         object: Object,
-        /// The object before and after, as whole bodies.
-        change: Arc<Change>,
+        /// The whole object before the request; creations have none.
+        old: Option<Body>,
+        /// The whole object after the request; deletions have none.
+        new: Option<Body>,
         /// The request.
         request: Arc<ReviewRequest>,
     },
@@ -199,12 +201,9 @@ impl Subject {
         }
     }
 
-    /// Returns the change.
+    /// Returns the change since the last handled state.
     pub fn change(&self) -> Option<&Arc<Change>> {
-        match self {
-            Self::Change { change, .. } | Self::Review { change, .. } => Some(change),
-            _ => None,
-        }
+        if let Self::Change { change, .. } = self { Some(change) } else { None }
     }
 
     /// Tells whether log messages about the object may be posted as Events: not those of raw events, indexes, and admission requests.
@@ -320,7 +319,7 @@ mod tests {
     fn only_a_creation_under_review_has_a_temporary_memo() {
         let review = |operation: &str| {
             let request = Arc::new(ReviewRequest { operation: operation.to_owned(), ..ReviewRequest::default() });
-            Subject::Review { object: object("1"), change: Arc::default(), request }
+            Subject::Review { object: object("1"), old: None, new: None, request }
         };
         assert_eq!(review("CREATE").temporary_memo(), Some("op/1"));
         assert_eq!(review("UPDATE").temporary_memo(), None);

@@ -3,6 +3,7 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod reviews;
 mod scripts;
 mod table;
 
@@ -21,6 +22,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
+pub use reviews::ReviewOutcome;
 pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
 
@@ -55,6 +57,8 @@ struct Families {
     last_success: Family<Labels, Seconds>,
     tasks: Family<Labels, Gauge>,
     cycles: Family<Labels, Counter>,
+    reviews: Family<Labels, Counter>,
+    review_seconds: Histograms,
     loops: Family<Labels, Counter>,
     slowed: Family<Labels, Gauge>,
     requests: Family<Labels, Counter>,
@@ -103,6 +107,8 @@ impl Default for Metrics {
             last_success: register(&mut registry, table::LAST_SUCCESS, Family::default()),
             tasks: register(&mut registry, table::TASKS, Family::default()),
             cycles: register(&mut registry, table::CYCLES, Family::default()),
+            reviews: register(&mut registry, table::REVIEWS, Family::default()),
+            review_seconds: register(&mut registry, table::REVIEW_SECONDS, histograms()),
             loops: register(&mut registry, table::LOOPS, Family::default()),
             slowed: register(&mut registry, table::SLOWED, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
@@ -436,6 +442,7 @@ mod tests {
         schedule.succeeded(jiff::Timestamp::from_second(60).unwrap());
         operator.timer("repair");
         operator.cycle(true);
+        operator.review("valid", ReviewOutcome::Denied, Duration::from_millis(3));
         operator.looped("made");
         operator.slowed(4);
         operator.index("by_team").set(3, 2);
@@ -499,6 +506,8 @@ mod tests {
             "kopfd_timer_lateness_seconds_bucket{le=\"0.01\",operator=\"demo\",handler=\"nightly\"} 1",
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
+            "kopfd_reviews_total{operator=\"demo\",webhook=\"valid\",outcome=\"denied\"} 1",
+            "kopfd_review_duration_seconds_bucket{le=\"0.005\",operator=\"demo\",webhook=\"valid\"} 1",
             "kopfd_loops_total{operator=\"demo\",handler=\"made\"} 1",
             "kopfd_objects_slowed_down{operator=\"demo\"} 4",
             "kopfd_script_memory_bytes 1000",

@@ -185,6 +185,10 @@ impl EventSink for PanickingSink {
             | EngineEvent::ScheduleJudged { .. }
             | EngineEvent::ScheduleGivenUp { .. }
             | EngineEvent::ScheduleSynced { .. } => "schedule",
+            EngineEvent::WebhookCalled { .. }
+            | EngineEvent::WebhookJudged { .. }
+            | EngineEvent::WebhookEnded { .. }
+            | EngineEvent::Reviewed { .. } => "webhook",
         });
         self.0.events().emit(event);
     }

@@ -10,6 +10,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod admission_reviews;
 mod annotation_keys;
 mod causes;
 mod compare;
@@ -34,6 +35,18 @@ use serde_json::Value;
 
 /// Cases that differ from kopf because its behaviour is a defect: the file, the case, and the reason.
 const ALLOWED: &[(&str, &str, &str)] = &[
+    (
+        "admission-reviews",
+        "validate: an unknown id calls nothing and is allowed",
+        "an unknown webhook is an error, so the failure policy decides",
+    ),
+    (
+        "admission-reviews",
+        "validate: the root path calls nothing and is allowed",
+        "an unknown webhook is an error, so the failure policy decides",
+    ),
+    ("admission-reviews", "same ids: only the outcome of the last handler counts", "a rejection by any webhook counts"),
+    ("admission-reviews", "no hint: only validating by the reason", "the API server asks for webhooks by their ids only"),
     ("events", "warn(): NOT stopped by disabling", "disabled Events are not posted, whatever their level"),
     ("events", "exception(): current error, message, reason", "scripts give the text of the error themselves"),
     ("events", "exception(): no reason", "scripts give the reason and the text of the error themselves"),
@@ -50,6 +63,7 @@ type Runner = Box<dyn Fn(&Value) -> Result<(), String>>;
 
 fn runner(name: &str, directory: &Path) -> Option<Runner> {
     let run: fn(&Value) -> Result<(), String> = match name {
+        "admission-reviews" => admission_reviews::run,
         "annotation-keys" => annotation_keys::run,
         "causes" => causes::run,
         "diff-reduce" => diff_reduce::run,

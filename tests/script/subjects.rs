@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kopfd::handling::{Change, Reason, Verdict};
+use kopfd::handling::{Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
 use kopfd::script::subject::{Activity, ReviewRequest};
@@ -55,8 +55,8 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
             Subject::Background { resource, live, memo, stopped }
         }
         BindingKind::Validate | BindingKind::Mutate => {
-            let change = Change::between(Some(json!({"spec": {"size": 1}})), Some(world.body.clone()));
-            Subject::Review { object, change: Arc::new(change), request: request("UPDATE") }
+            let (old, new) = (Some(json!({"spec": {"size": 1}}).into()), Some(object.body.clone()));
+            Subject::Review { object, old, new, request: request("UPDATE") }
         }
         BindingKind::Convert => Subject::Conversion { resource: object.resource, body: object.body, version: "example.com/v2".into() },
         BindingKind::Startup => activity(Activity::Startup),
@@ -268,7 +268,7 @@ fn the_memo_of_an_object_that_is_being_created_ends_with_the_call() {
     for (operation, second) in [("CREATE", 1), ("UPDATE", 2)] {
         let found = in_virtual_time(async {
             let world = Operator::new("").runs_for(BindingKind::Validate, text).start().await;
-            let review = || Subject::Review { object: world.object("u-1"), change: Arc::default(), request: request(operation) };
+            let review = || Subject::Review { object: world.object("u-1"), old: None, new: None, request: request(operation) };
             world.call_for(0, review()).await;
             world.call_for(0, review()).await
         });

@@ -328,6 +328,11 @@ impl BodyFunction for Function {
                 }
                 parent[last] = items.into();
             }
+            "remove_item" => {
+                let mut items = list(parent);
+                items.retain(|item| *item != value);
+                parent[last] = items.into();
+            }
             "insert0" => {
                 let mut items = list(parent);
                 items.insert(0, value);

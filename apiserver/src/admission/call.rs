@@ -38,7 +38,16 @@ pub trait CallWebhook: Send + Sync {
 }
 
 /// Answers webhooks in the same process, by the URL and the review. `None` if it does not handle the URL.
-pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Value, String>>> + Send + Sync>;
+pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Value, HookError>>> + Send + Sync>;
+
+/// Why a webhook in the same process has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookError {
+    /// Nobody answers at this URL.
+    Refused,
+    /// It answers with this HTTP status.
+    Status(StatusCode),
+}
 
 /// Calls webhooks over HTTPS, or in the same process.
 #[derive(Clone, Default)]
@@ -109,8 +118,12 @@ impl Caller {
         let shown = with_timeout(&shown_url(target.client), target.timeout);
         let failed = |text: &str| format!("Post {shown:?}: {text}");
         if let Some(answer) = self.hook.as_ref().and_then(|hook| hook(&shown_url(target.client), &review)) {
-            let answer = tokio::time::timeout(target.timeout, answer).await;
-            return answer.unwrap_or_else(|_| Err("context deadline exceeded".to_owned())).map_err(|text| failed(&text));
+            return match tokio::time::timeout(target.timeout, answer).await {
+                Err(_) => Err(failed("context deadline exceeded")),
+                Ok(Err(HookError::Refused)) => Err(failed("dial tcp: connect: connection refused")),
+                Ok(Err(HookError::Status(code))) => Err(server_error(code)),
+                Ok(Ok(answer)) => Ok(answer),
+            };
         }
         let url = self.url(target.client).map_err(|text| failed(&text))?;
         let exchange = exchange(target, with_timeout(&url, target.timeout), review);

@@ -61,9 +61,11 @@ impl ApiServer {
         }
     }
 
-    /// Answers a request of an authenticated user, without faults and without a record.
+    /// Answers a request of an authenticated user, without a record, and without faults except for those of webhooks.
     pub async fn answer_as(&self, user: User, request: Request<Bytes>) -> Response<Body> {
-        self.carry_out(user, ParsedRequest::read(request), None).await
+        let parsed = ParsedRequest::read(request);
+        let fault = self.webhook_fault(&user, &parsed);
+        self.carry_out(user, parsed, fault).await
     }
 
     /// Carries out a request. The fault is applied by reads, watches, or calls of webhooks.

@@ -77,6 +77,15 @@ impl ApiServer {
         }
     }
 
+    /// Decides whether the webhooks of a request fail.
+    pub(super) fn webhook_fault(&self, user: &User, parsed: &ParsedRequest) -> Option<Fault> {
+        if self.api.injection().faults().is_empty() {
+            return None;
+        }
+        let attributes = RequestAttributes::of(&self.api, parsed, Some(user));
+        self.api.injection().faults().decide_about_webhooks(&attributes.request(parsed))
+    }
+
     async fn plain(&self, user: Result<User, ApiError>, parsed: ParsedRequest, fault: Option<Fault>) -> Response<Body> {
         match user {
             Ok(user) => self.carry_out(user, parsed, fault).await,

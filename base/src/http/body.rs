@@ -1,12 +1,14 @@
 //! Reads whole bodies of requests, with limits of size and time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Response;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Limit of the discarded rest of a body that is too large, so that its client gets to read the answer.
 const MAX_REST: usize = 16 << 20;
@@ -36,6 +38,17 @@ pub enum BodyError {
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// Why a body that shares a budget with others was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedBodyError {
+    /// The budget is used up.
+    #[error("too many bytes of other requests are held")]
+    Exhausted,
+    /// The body itself is the reason.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
 /// The unread rest of a body.
 #[derive(Debug)]
 pub struct Rest(Incoming);
@@ -51,6 +64,35 @@ pub async fn read_body(mut body: Incoming, limits: BodyLimits) -> Result<Bytes, 
         Ok(Err(error)) => Err(BodyError::Broken(error)),
         Err(_) => Err(BodyError::Timeout),
     }
+}
+
+/// Reads a whole body that shares a budget of bytes with others: one permit of the semaphore for each byte, until the returned permits are
+/// dropped. A client that sends little takes little of it, whatever size it has announced.
+///
+/// # Errors
+/// If the body is too large or too slow, the budget is used up, or the connection breaks.
+pub async fn read_body_within(
+    mut body: Incoming,
+    limits: BodyLimits,
+    budget: &Arc<Semaphore>,
+) -> Result<(Bytes, OwnedSemaphorePermit), SharedBodyError> {
+    let reading = async {
+        let mut read = BytesMut::new();
+        let mut held = Arc::clone(budget).try_acquire_many_owned(0).map_err(|_| SharedBodyError::Exhausted)?;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| SharedBodyError::Body(BodyError::Broken(error.into())))?;
+            let Some(data) = frame.data_ref() else { continue };
+            if read.len() + data.len() > limits.bytes {
+                return Ok(None);
+            }
+            let bytes = u32::try_from(data.len()).map_err(|_| SharedBodyError::Exhausted)?;
+            held.merge(Arc::clone(budget).try_acquire_many_owned(bytes).map_err(|_| SharedBodyError::Exhausted)?);
+            read.extend_from_slice(data);
+        }
+        Ok::<_, SharedBodyError>(Some((read.freeze(), held)))
+    };
+    let ended = tokio::time::timeout(limits.timeout, reading).await;
+    ended.unwrap_or(Err(BodyError::Timeout.into()))?.ok_or_else(|| BodyError::TooLarge(Rest(body)).into())
 }
 
 impl Rest {

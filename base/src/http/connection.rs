@@ -26,6 +26,7 @@ use tower::ServiceExt as _;
 use tracing::debug;
 
 use super::limits::{BoxError, Limits};
+use super::peer_certificate::PeerCertificate;
 use super::tls::ServerTls;
 use crate::kit::Stop;
 
@@ -51,6 +52,11 @@ impl Connection {
     /// Breaks the connection with a TCP reset.
     pub fn reset(&self) {
         self.reset.request("reset");
+    }
+
+    /// Returns the fields of the client's certificate, if it has one.
+    pub fn peer_certificate(&self) -> Option<PeerCertificate> {
+        self.certificates.first().and_then(PeerCertificate::read)
     }
 }
 

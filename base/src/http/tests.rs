@@ -266,3 +266,13 @@ async fn certificates_of_clients_are_verified_and_passed_on() {
     let mut stranger = server.connect_tls(with(&server_authority)).await.unwrap();
     assert!(end(&mut stranger).await.is_err());
 }
+
+#[tokio::test]
+async fn the_presented_certificate_of_an_untrusted_server_is_read() {
+    let (_, certificate) = certificate();
+    let server = Server::start(Limits::default(), Some(ServerTls::new(&certificate).unwrap())).await;
+    let read = presented_certificate("127.0.0.1", server.address.port(), PATIENCE).await.unwrap();
+    assert_eq!(read.issuer, [("commonName".to_owned(), "test".to_owned())]);
+    let plain = Server::start(Limits::default(), None).await;
+    assert!(presented_certificate("127.0.0.1", plain.address.port(), Duration::from_secs(2)).await.is_err());
+}

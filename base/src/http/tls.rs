@@ -26,6 +26,17 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
 }
 
+/// Whose certificates a listener accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients<'a> {
+    /// Clients are not asked for certificates.
+    Anyone,
+    /// Certificates of these authorities (PEM) are verified, and clients may have none.
+    Verified(&'a str),
+    /// Clients must have certificates of these authorities (PEM).
+    Certified(&'a str),
+}
+
 /// The certificate for new connections.
 #[derive(Debug)]
 struct Current(ArcSwap<CertifiedKey>);
@@ -51,18 +62,27 @@ impl ServerTls {
     /// # Errors
     /// If a certificate cannot be used.
     pub fn with_client_authorities(certificate: &Certificate, authorities: Option<&str>) -> Result<Self, CertificateError> {
+        Self::for_clients(certificate, authorities.map_or(Clients::Anyone, Clients::Verified))
+    }
+
+    /// Returns settings with a certificate, for these clients.
+    ///
+    /// # Errors
+    /// If a certificate cannot be used.
+    pub fn for_clients(certificate: &Certificate, clients: Clients<'_>) -> Result<Self, CertificateError> {
         let provider = crypto_provider();
         let current = Arc::new(Current(ArcSwap::new(certificate.certified_key()?)));
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(CertificateError::Use)?;
-        let builder = match authorities {
-            None => builder.with_no_client_auth(),
-            Some(authorities) => {
+        let builder = match clients {
+            Clients::Anyone => builder.with_no_client_auth(),
+            Clients::Verified(authorities) | Clients::Certified(authorities) => {
                 let mut roots = RootCertStore::empty();
                 for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
                     roots.add(authority.map_err(CertificateError::Read)?).map_err(CertificateError::Use)?;
                 }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).allow_unauthenticated();
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if matches!(clients, Clients::Verified(_)) { verifier.allow_unauthenticated() } else { verifier };
                 builder.with_client_cert_verifier(verifier.build().map_err(CertificateError::Authorities)?)
             }
         };

@@ -2,7 +2,7 @@
 
 /// The groups of settings, with their keys.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("admission", &["managed", "server"]),
+    ("admission", &["derivedConditions", "managed", "server"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "requests", "trustEnv"]),

@@ -93,6 +93,11 @@ pub(super) const TASKS: Description = gauge(
 pub(super) const CYCLES: Description =
     counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
 
+pub(super) const REVIEWS: Description =
+    counter("kopfd_reviews_total", &["operator", "webhook", "outcome"], "Admission reviews by outcome: allowed, denied, failed");
+pub(super) const REVIEW_SECONDS: Description =
+    histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received admission review to its answer");
+
 pub(super) const LOOPS: Description = counter(
     "kopfd_loops_total",
     &["operator", "handler"],
@@ -166,7 +171,7 @@ pub(super) const TRIALS: Description = counter(
 );
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 37] = [
+pub const TABLE: [Description; 39] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -183,6 +188,8 @@ pub const TABLE: [Description; 37] = [
     LAST_SUCCESS,
     TASKS,
     CYCLES,
+    REVIEWS,
+    REVIEW_SECONDS,
     LOOPS,
     SLOWED,
     REQUESTS,

@@ -1,5 +1,6 @@
 //! The cases, by topic. Long ones come first, so that no thread is left with one at the end.
 
+mod admission;
 mod basics;
 mod beside;
 mod crashes;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
         steps::CASES,
         trouble::CASES,
         takeover::CASES,
+        admission::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,

@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 17] = [
+const EXAMPLES: [&str; 18] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -50,6 +50,7 @@ const EXAMPLES: [&str; 17] = [
     "14-daemons",
     "15-timers",
     "16-indexing",
+    "17-admission",
     "99-all-at-once",
     "database",
     "schedules",
@@ -66,6 +67,8 @@ const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 enum Obstacle {
     /// It needs failing requests, and there is no proxy between the binary and the server.
     Faults,
+    /// It checks answers to requests of users, which are sent to the embedded server only.
+    Answers,
     /// It needs long times.
     Time,
     /// The operator must be killed at a certain moment of its work, which depends on the machine's speed.
@@ -75,7 +78,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 31] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 32] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -96,6 +99,7 @@ const LEFT_OUT: [(&str, &str, Obstacle); 31] = [
     ("15-timers", "every minute with a retry", Obstacle::Time),
     ("16-indexing", "the indexes follow the pods", Obstacle::Time),
     ("16-indexing", "the probes read the indexes", Obstacle::Unobserved),
+    ("17-admission", "requests are reviewed", Obstacle::Answers),
     ("database", "a database becomes ready", Obstacle::Time),
     ("database", "a database is deleted with its children", Obstacle::Unobserved),
     ("database", "a database that was scaled behind its back is repaired", Obstacle::Time),
@@ -210,6 +214,7 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
 fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
+        StepAction::Request(_) => Some(Obstacle::Answers),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
         StepAction::Expect(expectation) if has_late_calls(expectation) => Some(Obstacle::Time),
         StepAction::Expect(expectation) if !is_observed(expectation) => Some(Obstacle::Unobserved),

@@ -1,0 +1,25 @@
+//! Admission webhooks: answers the API server's reviews with the functions of the operators, on their own HTTPS listeners or in the process.
+//!
+//! `reviewer` answers one review for one operator, and knows no sockets. `reviewers` finds the reviewer of a webhook. `server` listens,
+//! `service` reads and answers requests. `certificates` has the certificates of servers, `client_config` tells the API server their address.
+//! `configurations` keeps the webhook configurations true. `detection` finds out how the API server reaches the machine, `tunnel` opens a way.
+//! `local` has the webhooks for an API server in the same process.
+
+pub mod certificates;
+pub mod client_config;
+pub mod configurations;
+pub mod detection;
+pub mod local;
+pub mod memos;
+pub mod peer;
+pub mod reviewer;
+pub mod reviewers;
+pub mod server;
+pub mod servers;
+pub mod service;
+pub mod tunnel;
+
+pub use client_config::ClientConfig;
+pub use reviewer::{RequestPeer, Reviewed, Reviewer};
+pub use reviewers::Reviewers;
+pub use servers::Servers;

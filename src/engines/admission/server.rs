@@ -1,0 +1,254 @@
+//! The HTTPS server of webhooks, on a thread of its own: reviews are read and written beside the event loop of the operators.
+//!
+//! Its certificate may be replaced at any time: new connections get the new one, and open ones continue.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+use tracing::{error, info};
+
+use super::certificates::ServerCertificate;
+use super::client_config::{ClientConfig, Target, url};
+use super::reviewers::Reviewers;
+use super::service::Service;
+use crate::http::{CertificateError, Clients, Limits, Listener, ServerTls};
+use crate::kit::{Stop, errors};
+
+/// The limits of clients: API servers keep their connections.
+const LIMITS: Limits = Limits {
+    connections: 1_000,
+    head_timeout: Duration::from_secs(10),
+    idle_timeout: Duration::from_secs(90),
+    // A review that has begun is answered.
+    grace: Duration::from_secs(30),
+};
+
+/// What a server listens on and tells the API server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The address; `None` stands for all interfaces.
+    pub addr: Option<String>,
+    /// The port; `None` stands for a free one.
+    pub port: Option<u16>,
+    /// The prefix of the paths.
+    pub path: String,
+    /// The host that the API server connects to.
+    pub host: String,
+    /// The file that the current authorities are written to.
+    pub dump: Option<PathBuf>,
+    /// The clients' certificates.
+    pub verification: ClientVerification,
+}
+
+/// Which certificates clients must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientVerification {
+    /// None.
+    None,
+    /// None, or one of these authorities (PEM).
+    Optional(String),
+    /// One of these authorities (PEM).
+    Required(String),
+}
+
+impl ClientVerification {
+    fn clients(&self) -> Clients<'_> {
+        match self {
+            Self::None => Clients::Anyone,
+            Self::Optional(authorities) => Clients::Verified(authorities),
+            Self::Required(authorities) => Clients::Certified(authorities),
+        }
+    }
+}
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address cannot be used.
+    #[error("cannot listen for webhooks at {address}")]
+    Bind {
+        /// The address.
+        address: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error("cannot use the certificate of the webhooks")]
+    Certificate(#[from] CertificateError),
+    /// The authorities cannot be written to their file.
+    #[error("cannot write the authorities to {file}")]
+    Dump {
+        /// The file.
+        file: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The system cannot create its thread.
+    #[error("cannot start the thread of the webhooks")]
+    Thread(#[source] io::Error),
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    config: watch::Receiver<ClientConfig>,
+    stop: Stop,
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl Server {
+    /// Listens with a certificate that may be replaced; without one for plain HTTP.
+    ///
+    /// # Errors
+    /// If the address or the certificate cannot be used.
+    pub async fn start(
+        options: ServerOptions,
+        certificates: Option<watch::Receiver<ServerCertificate>>,
+        reviewers: Reviewers,
+    ) -> Result<Self, ServerError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Thread)?;
+        let stop = Stop::new();
+        let (started, starting) = oneshot::channel();
+        let (ending, ended) = oneshot::channel::<()>();
+        let serving = stop.clone();
+        let run = move || {
+            runtime.block_on(async move {
+                match Opened::open(options, certificates).await {
+                    Err(error) => drop(started.send(Err(error))),
+                    Ok(opened) => {
+                        drop(started.send(Ok((opened.listener.address(), opened.config.subscribe()))));
+                        opened.serve(reviewers, serving).await;
+                    }
+                }
+            });
+            drop(ending);
+        };
+        std::thread::Builder::new().name("admission".to_owned()).spawn(run).map_err(ServerError::Thread)?;
+        let gone = || ServerError::Thread(io::Error::other("the thread has ended"));
+        let (address, config) = starting.await.map_err(|_| gone())??;
+        Ok(Self { address, config, stop, ended: Mutex::new(Some(ended)) })
+    }
+
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns what the API server is to be told, and tells about its changes. The channel closes when the server ends.
+    pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
+        self.config.clone()
+    }
+
+    /// Answers the reviews that have begun, and ends.
+    pub async fn close(&self) {
+        self.stop.request("the operators have ended");
+        let ended = self.ended.lock().take();
+        if let Some(ended) = ended {
+            // The sender is dropped at the end.
+            drop(ended.await);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.request("the server is not needed any more");
+    }
+}
+
+/// A server with an open socket.
+struct Opened {
+    options: ServerOptions,
+    listener: Listener,
+    tls: Option<(ServerTls, watch::Receiver<ServerCertificate>)>,
+    config: watch::Sender<ClientConfig>,
+}
+
+impl Opened {
+    async fn open(options: ServerOptions, certificates: Option<watch::Receiver<ServerCertificate>>) -> Result<Self, ServerError> {
+        let (tls, authorities) = match certificates {
+            None => (None, None),
+            Some(mut certificates) => {
+                let ServerCertificate { certificate, authorities } = certificates.borrow_and_update().clone();
+                (Some((ServerTls::for_clients(&certificate, options.verification.clients())?, certificates)), authorities)
+            }
+        };
+        let address = options.addr.as_deref().unwrap_or("all interfaces");
+        let port = options.port.unwrap_or_default();
+        let bound = bind(options.addr.as_deref(), port, tls.as_ref().map(|(tls, _)| tls)).await;
+        let listener =
+            bound.map_err(|source| ServerError::Bind { address: format!("{address}, port {port}"), source })?.with_limits(LIMITS);
+        let target = Target::Url(url(tls.is_none(), &options.host, listener.address().port(), &options.path));
+        write_authorities(options.dump.as_deref(), authorities.as_deref())?;
+        Ok(Self { config: watch::Sender::new(ClientConfig { target, authorities }), options, listener, tls })
+    }
+
+    async fn serve(self, reviewers: Reviewers, stop: Stop) {
+        let Self { options, listener, tls, config } = self;
+        let service = Arc::new(Service::new(options.path.trim_end_matches('/'), reviewers));
+        let service = tower::service_fn(move |request: Request<Incoming>| {
+            let service = Arc::clone(&service);
+            async move { Ok::<_, Infallible>(service.respond(request).await) }
+        });
+        // The channel of the configuration is open as long as the server listens.
+        tokio::join!(listener.serve(service, stop.clone()), follow(tls, &config, options.dump.as_deref(), &stop));
+    }
+}
+
+/// Replaces the certificate whenever another one is sent, until the stop.
+async fn follow(
+    tls: Option<(ServerTls, watch::Receiver<ServerCertificate>)>,
+    config: &watch::Sender<ClientConfig>,
+    dump: Option<&Path>,
+    stop: &Stop,
+) {
+    let Some((tls, mut certificates)) = tls else { return };
+    loop {
+        tokio::select! {
+            () = stop.requested() => return,
+            changed = certificates.changed() => if changed.is_err() { return },
+        }
+        let ServerCertificate { certificate, authorities } = certificates.borrow_and_update().clone();
+        if let Err(error) = tls.replace(&certificate) {
+            let error = errors::chain(&error);
+            error!(target: "kopfd::admission", "The new certificate of the webhooks cannot be used, and the old one stays: {error}");
+            continue;
+        }
+        info!(target: "kopfd::admission", "The certificate of the webhooks was replaced.");
+        config.send_if_modified(|config| std::mem::replace(&mut config.authorities, authorities.clone()) != authorities);
+        if let Err(error) = write_authorities(dump, authorities.as_deref()) {
+            error!(target: "kopfd::admission", "{}.", errors::chain(&error));
+        }
+    }
+}
+
+fn write_authorities(file: Option<&Path>, authorities: Option<&str>) -> Result<(), ServerError> {
+    let (Some(file), Some(authorities)) = (file, authorities) else { return Ok(()) };
+    std::fs::write(file, authorities).map_err(|source| ServerError::Dump { file: file.display().to_string(), source })
+}
+
+/// Opens a socket at the first address of a host that can be used. All interfaces are those of IPv6 and IPv4, or only those of IPv4.
+async fn bind(host: Option<&str>, port: u16, tls: Option<&ServerTls>) -> io::Result<Listener> {
+    let addresses: Vec<SocketAddr> = match host {
+        None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
+        Some(host) => tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await?.collect(),
+    };
+    let mut failure = io::Error::other("the host has no address");
+    for address in addresses {
+        match Listener::bind(address, tls.cloned()).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

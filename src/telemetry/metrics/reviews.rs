@@ -1,0 +1,37 @@
+//! The metrics of admission reviews.
+
+use std::time::Duration;
+
+use super::{OperatorMetrics, labels, table};
+
+/// The outcome of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewOutcome {
+    /// The request is allowed.
+    Allowed,
+    /// The request is denied.
+    Denied,
+    /// The review could not be answered.
+    Failed,
+}
+
+impl ReviewOutcome {
+    /// Returns the value of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl OperatorMetrics {
+    /// Counts a review, and observes its duration.
+    pub fn review(&self, webhook: &str, outcome: ReviewOutcome, duration: Duration) {
+        let families = &self.metrics.0;
+        families.reviews.get_or_create(&labels(table::REVIEWS, [&self.operator, webhook, outcome.as_str()])).inc();
+        let seconds = labels(table::REVIEW_SECONDS, [&self.operator, webhook]);
+        families.review_seconds.get_or_create(&seconds).observe(duration.as_secs_f64());
+    }
+}
