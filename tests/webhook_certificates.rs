@@ -100,12 +100,12 @@ fn a_made_certificate_is_replaced_before_it_expires_under_the_same_authority() {
 fn replicas_share_the_certificate_in_a_secret_with_all_their_names() {
     in_virtual_time(async {
         let (api, client, clock) = cluster().await;
-        let settings = settings(json!({"secret": {"name": "hooks", "namespace": "default"}}));
+        let settings = settings(json!({"secret": {"name": "hooks", "namespace": "default"}, "fileCheckInterval": "6h"}));
         let one = Replica::start(&settings, "one.svc", (&client, &clock)).await;
         let stored = secret(&api).unwrap();
         assert_eq!([&stored["type"], &stored["metadata"]["labels"]["app.kubernetes.io/managed-by"]], ["kubernetes.io/tls", "kopfd"]);
         let two = Replica::start(&settings, "two.svc", (&client, &clock)).await;
-        tokio::time::sleep(Duration::from_secs(61)).await;
+        tokio::time::sleep(Duration::from_hours(7)).await;
         assert_eq!(one.served(), two.served());
         assert!(["one.svc", "two.svc", "localhost"].iter().all(|name| one.is_valid(name, &clock)));
         // A restart finds it there.

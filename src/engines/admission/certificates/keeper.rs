@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::made::Made;
+use super::served::{CertificateProblem, ServerCertificate, stages};
 use super::store::{self, Store};
-use super::{CertificateProblem, ServerCertificate, stages};
 use crate::cluster::Client;
 use crate::handling::progress::time_between;
 use crate::kit::{Clock, Stop, errors};

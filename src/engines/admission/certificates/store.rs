@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::made::Made;
-use super::{CertificateProblem, items};
+use super::served::{CertificateProblem, items};
 use crate::cluster::object_client::{ObjectAddress, ObjectClient};
 use crate::cluster::{self, Client};
 use crate::http::Certificate;

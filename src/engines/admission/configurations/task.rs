@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{error, info, warn};
 
+use super::declared::{ConfigurationError, Configurations};
 use super::observe::{Observed, ObservedSink};
-use super::{ConfigurationError, Configurations};
 use crate::cluster::object_client::{ObjectAddress, ObjectClient};
 use crate::cluster::{self, Watcher};
 use crate::engines::MIN_ERROR_DELAY;
