@@ -321,8 +321,8 @@ fn an_overflow_of_the_stack_names_the_script_before_the_process_ends() {
 fn overflow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        // Each step clones all levels, so it adds as many as an expression of a function may have.
-        let nested = format!("{}this{}", "[".repeat(14), "]".repeat(14));
+        // Each step clones all levels, so it adds nearly as many as an expression of a function may have.
+        let nested = format!("{}this{}", "[".repeat(12), "]".repeat(12));
         let operator = Operator::new(&format!("fn deepen() {{ loop {{ this = {nested}; }} }}")).runs("let a = []; a.deepen();");
         let options = Options { threads: Threads::Own(1), ..Options::default() };
         let world = operator.start_at(options, Clock::system()).await.unwrap();
