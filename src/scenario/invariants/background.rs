@@ -367,7 +367,9 @@ mod tests {
             let mut checks = BackgroundChecks::default();
             checks.observed(key(), &body, &facts(None, json!(1)), at(0));
             checks.task(key(), &body, "t", TaskEvent::Started { schedule: Some(&schedule), initial_delay: None }, at(0));
-            states.iter().for_each(|(now, facts)| checks.observed(key(), &body, facts, at(*now)));
+            for (now, facts) in states {
+                checks.observed(key(), &body, facts, at(*now));
+            }
             checks.task(key(), &body, "t", TaskEvent::Called { retry: 0 }, at(began)).len()
         };
         assert_eq!(called(&[(500, facts(None, json!(1)))], 1000), 0, "nothing has changed");

@@ -153,12 +153,12 @@ mod tests {
         Timestamp::from_millisecond(1_577_836_800_000 + milliseconds).unwrap()
     }
 
-    fn every(milliseconds: u64, is_sharp: bool) -> Option<Schedule> {
-        Some(Schedule { rhythm: Rhythm::Interval { pause: Duration::from_millis(milliseconds), is_sharp }, idle: None })
+    fn every(milliseconds: u64, is_sharp: bool) -> Schedule {
+        Schedule { rhythm: Rhythm::Interval { pause: Duration::from_millis(milliseconds), is_sharp }, idle: None }
     }
 
-    fn once(idle: Option<u64>) -> Option<Schedule> {
-        Some(Schedule { rhythm: Rhythm::Once, idle: idle.map(Duration::from_millis) })
+    fn once(idle: Option<u64>) -> Schedule {
+        Schedule { rhythm: Rhythm::Once, idle: idle.map(Duration::from_millis) }
     }
 
     /// The calls of a task that has started at 0, when its object has changed last.
@@ -168,8 +168,8 @@ mod tests {
     }
 
     impl Task {
-        fn new(schedule: Option<Schedule>) -> Self {
-            Self { firings: Firings::new(schedule, None, at(0)), changed_at: at(0) }
+        fn new(schedule: impl Into<Option<Schedule>>) -> Self {
+            Self { firings: Firings::new(schedule.into(), None, at(0)), changed_at: at(0) }
         }
 
         /// Makes an attempt.
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_daemon_and_a_timer_that_runs_once_end_after_their_call() {
-        for schedule in [None, once(None)] {
+        for schedule in [None, Some(once(None))] {
             let mut task = Task::new(schedule);
             assert_eq!(task.firings.ended().unwrap(), "has ended, though it has further calls");
             assert_eq!(task.call(0), None);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_initial_delay_is_fixed_or_computed() {
-        let starting = |delay| Firings::new(every(1000, false), Some(delay), at(0));
+        let starting = |delay| Firings::new(Some(every(1000, false)), Some(delay), at(0));
         let mut fixed = starting(Delay::Fixed(Duration::from_secs(3)));
         assert_eq!(fixed.overdue(at(3050), at(0)), None);
         assert_eq!(fixed.called(0, at(2000), at(0)).unwrap(), "though it was due at 2020-01-01T00:00:03Z");
