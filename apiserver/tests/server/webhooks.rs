@@ -14,7 +14,7 @@ use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use kopfd_apiserver::admission::Caller;
+use kopfd_apiserver::admission::{Caller, HookError};
 use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::{Clock, Stop, Tasks};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ const WIDGETS: &str = "/apis/ex.dev/v1/namespaces/default/widgets";
 const CONVERTED: &str = "/apis/ex.dev/v2/namespaces/default/widgets";
 
 /// The answers of webhooks: the `response` to a `request`, by the called URL.
-type Answers = Arc<dyn Fn(&str, &Value) -> Result<Value, String> + Send + Sync>;
+type Answers = Arc<dyn Fn(&str, &Value) -> Result<Value, HookError> + Send + Sync>;
 
 /// A server whose webhooks are answered by a function, with the recorded reviews.
 struct World {
@@ -42,7 +42,7 @@ struct Answer {
 }
 
 impl World {
-    async fn new(answers: impl Fn(&str, &Value) -> Result<Value, String> + Send + Sync + 'static) -> Self {
+    async fn new(answers: impl Fn(&str, &Value) -> Result<Value, HookError> + Send + Sync + 'static) -> Self {
         let questions: Arc<Mutex<Vec<Value>>> = Arc::default();
         let (answers, asked): (Answers, _) = (Arc::new(answers), Arc::clone(&questions));
         let hook = move |url: &str, question: &Value| {
@@ -149,11 +149,11 @@ async fn orphan(world: &World) -> (Stop, Tasks<()>) {
     (stop, tasks)
 }
 
-fn allowed() -> Result<Value, String> {
+fn allowed() -> Result<Value, HookError> {
     Ok(json!({"allowed": true}))
 }
 
-fn patched(operations: Value) -> Result<Value, String> {
+fn patched(operations: Value) -> Result<Value, HookError> {
     Ok(json!({"allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(operations.to_string())}))
 }
 
@@ -256,7 +256,7 @@ async fn denials_and_failures_end_requests_unless_failures_are_ignored() {
             Ok(json!({"allowed": false, "status": {"message": "nope", "code": 418, "reason": "Teapot"}}))
         }
         ("https://no.ex.dev/", _) => Ok(json!({"allowed": true, "warnings": ["mind the gap"]})),
-        _ => Err("dial tcp: connect: connection refused".to_owned()),
+        _ => Err(HookError::Refused),
     })
     .await;
     world.guard("Validating", "no.ex.dev", Value::Null).await;
