@@ -10,9 +10,11 @@ mod k8s;
 mod login;
 pub(super) mod moments;
 mod options;
+pub(super) mod patterns;
 mod random;
-pub(super) mod regexp;
+mod regexp;
 mod searching;
+
 mod sized;
 pub(super) mod sleep;
 mod subhandling;
