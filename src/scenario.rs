@@ -18,6 +18,7 @@ mod metrics;
 mod model;
 mod operator_run;
 mod pattern;
+pub mod peers;
 mod pending;
 mod pool;
 mod problem;

@@ -20,6 +20,7 @@ use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::config;
+use crate::engines::peering::ProcessPeering;
 use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
@@ -140,6 +141,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         digest_keys: Keys::of_embedded_server(),
         has_trials: false,
         pod: None,
+        peering: ProcessPeering::of("kopfd-dev"),
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

@@ -164,7 +164,6 @@ impl OperatorBuilder<'_> {
         let parts = [
             ("admission", "server", Severity::Error, "admission webhooks"),
             ("admission", "managed", Severity::Error, "admission webhooks"),
-            ("peering", "mandatory", Severity::Error, "peerings"),
         ];
         for (section, key, severity, what) in parts {
             for (name, child) in item.entries().unwrap_or_default() {
@@ -173,11 +172,6 @@ impl OperatorBuilder<'_> {
                 if let Some((_, found)) = found.filter(|(_, found)| name == section && is_set(found)) {
                     self.unsupported(severity, &found, what);
                 }
-            }
-        }
-        for (name, child) in item.entries().unwrap_or_default() {
-            if name == "peering" {
-                self.unsupported(Severity::Warning, &child, "settings of peerings");
             }
         }
     }

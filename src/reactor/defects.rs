@@ -32,6 +32,8 @@ pub(crate) enum Defect {
     KeepsTasks,
     /// Schedules do not catch up missed ticks.
     SkipsMissedTicks,
+    /// Watches go on during pauses.
+    IgnoresPauses,
 }
 
 /// Runs a function with a defect in the engine.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::cluster::config::{self, BuiltIn, CredentialSources};
 use crate::cluster::transport::Login;
@@ -43,6 +43,8 @@ use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
+use crate::engines::pause::Pause;
+use crate::engines::peering::{Conflict, PeeringContext, Peerings, ProcessPeering};
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -84,6 +86,8 @@ pub struct Shared {
     pub has_trials: bool,
     /// The name of the pod that the process runs in, if it runs in one.
     pub pod: Option<String>,
+    /// What the process says about itself to the peers of its operators.
+    pub peering: ProcessPeering,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -155,6 +159,9 @@ pub enum ServeError {
     /// A startup handler has failed.
     #[error(transparent)]
     Startup(ActivityError),
+    /// It cannot be one peer with another operator of the process.
+    #[error(transparent)]
+    Peering(#[from] Conflict),
     /// There are no usable credentials.
     #[error("cannot connect to the cluster")]
     Login(#[source] cluster::Error),
@@ -173,7 +180,8 @@ pub enum ServeError {
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
 pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
-    let settings = operator.settings.clone();
+    let mut settings = operator.settings.clone();
+    shared.peering.overrides.apply(&mut settings.peering, matches!(shared.scope, Scope::Cluster));
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
@@ -183,6 +191,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: 
         Err(ActivityError::Stopped) => return Ok(()),
         Err(failed) => return Err(ServeError::Startup(failed)),
     };
+    let _member = shared.peering.peers.join(&operator.name, &settings.peering)?;
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
@@ -317,14 +326,16 @@ async fn run(
     let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
     let (pod, has_trials) = (pod.clone(), *has_trials);
-    let health = endpoints.health.clone();
+    let pause = Pause::default();
+    let health = endpoints.health.of_operator(&pause);
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
     let schedule_context = ScheduleContext {
         scripts: calls,
-        clock: shared.clock,
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
         events,
         readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
         metrics: metrics.clone(),
@@ -334,6 +345,7 @@ async fn run(
         error_delays: settings.queueing.error_delays.clone().into(),
         exit_timeout: settings.queueing.exit_timeout,
     };
+    let peerings = peerings(&name, &settings, &shared, &client, &pause);
     let earlier = shared.precedence.before(&name);
     let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let declared = Declared {
@@ -343,13 +355,17 @@ async fn run(
         sub_defaults: defaults,
         monitor: shared.monitor.clone(),
         health,
+        pause: pause.clone(),
         metrics: metrics.clone(),
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]
     let schedules = super::defects::spoiled_schedules(schedules);
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
-    let observer = Observer::new(declared, effects, client.clone(), kinds);
+    let mut observer = Observer::new(declared, effects, client.clone(), kinds);
+    if let Some(peerings) = peerings {
+        observer = observer.with_peerings(peerings);
+    }
     let (revisions, watched) = observer.view();
     let status = Arc::new(LiveStatus {
         name: name.clone(),
@@ -358,6 +374,7 @@ async fn run(
         functions,
         calls: counted,
         metrics: metrics.clone(),
+        pause,
         trial: Mutex::default(),
         rolled_back: Mutex::default(),
     });
@@ -651,6 +668,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         sub_defaults: Policy::default(),
         monitor: None,
         health: Health::default(),
+        pause: Pause::default(),
         metrics: OperatorMetrics::default(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings::of(settings)),
@@ -659,6 +677,32 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         is_scanning_disabled: scanning.disabled,
         scope,
     }
+}
+
+/// Returns the peerings of an operator, unless it ignores its peers.
+fn peerings(name: &str, settings: &Settings, shared: &Shared, client: &Client, pause: &Pause) -> Option<Peerings> {
+    let mut peering = settings.peering.clone();
+    if peering.standalone {
+        return None;
+    }
+    if matches!(shared.scope, Scope::Cluster) && peering.clusterwide == Some(false) {
+        warn!(
+            target: "kopfd::peering",
+            "Operator '{name}' serves all namespaces, and so uses the cluster-wide peering, though settings.peering.clusterwide is false."
+        );
+        peering.clusterwide = Some(true);
+    }
+    Some(Peerings::new(PeeringContext {
+        operator: Arc::from(name),
+        identity: Arc::clone(&shared.peering.identity),
+        settings: peering,
+        client: client.clone(),
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
+        metrics: shared.endpoints.metrics.operator(name),
+        process: shared.peering.peers.clone(),
+        seed: shared.seed,
+    }))
 }
 
 /// Returns the client settings of an operator.

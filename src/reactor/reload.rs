@@ -41,10 +41,17 @@ const DISCOVERY_PAUSE: Duration = Duration::from_secs(5);
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
-const FIXED: [(&str, &str); 5] = [
+const FIXED: [(&str, &str); 12] = [
     ("queueing", "workerLimit"),
     ("queueing", "exitTimeout"),
     ("scanning", "disabled"),
+    ("peering", "name"),
+    ("peering", "stealth"),
+    ("peering", "priority"),
+    ("peering", "lifetime"),
+    ("peering", "mandatory"),
+    ("peering", "standalone"),
+    ("peering", "clusterwide"),
     ("networking", "connectTimeout"),
     ("networking", "trustEnv"),
 ];

@@ -156,6 +156,7 @@ async fn execute_simple_step(environment: &Environment, step: &Step) -> Result<(
                 .await
                 .map_err(|refused| format!("{target}: {refused}"))?;
         }
+        StepAction::Peer(change) => environment.change_peer(change).await?,
         StepAction::Fault(fault) => environment.faults.add(step.spot, fault.rule.clone()),
         StepAction::ClearFaults => environment.faults.clear(),
         StepAction::Advance(duration) => tokio::time::sleep(*duration).await,

@@ -5,6 +5,7 @@
 //! `compare` compares the final objects of two runs.
 
 mod background;
+mod pausing;
 mod progress;
 mod schedules;
 mod stored;
@@ -30,6 +31,7 @@ use crate::script::Returned;
 
 use super::timeline::Subject;
 use background::BackgroundChecks;
+use pausing::PauseChecks;
 use progress::{Attempt, Called, Context, Progress};
 use schedules::{DeclaredSchedules, Known, ScheduleChecks};
 use stored::Storage;
@@ -67,6 +69,7 @@ struct State {
     tallies: Tallies,
     background: BackgroundChecks,
     schedules: ScheduleChecks,
+    pauses: PauseChecks,
     /// Objects whose main patch was sent, while the patch of the status may still follow.
     half_written: BTreeSet<Subject>,
     lost_statuses: BTreeSet<Subject>,
@@ -121,6 +124,7 @@ impl Invariants {
     /// Notes that the engine received an object: all earlier writes of it are finished.
     pub(super) fn object_seen(&self, process: Process, body: &Body) {
         self.update(process, body, |progress, context| progress.object_seen(context, body));
+        self.check_pause(process, |checks, now| checks.object_seen(process.operator, body, now));
         self.state.lock().half_written.remove(&Subject::of(body));
         self.check_tasks(process, body, |checks, key| {
             checks.object_seen(key, body);
@@ -136,6 +140,25 @@ impl Invariants {
         });
     }
 
+    /// Notes that an operator is paused, or not any more.
+    pub(super) fn paused(&self, process: Process, is_paused: bool) {
+        self.check_pause(process, |checks, now| {
+            checks.paused(process.operator, is_paused, now);
+            None
+        });
+    }
+
+    /// Updates the checks of pauses. Those of earlier runs are ignored.
+    fn check_pause(&self, process: Process, check: impl FnOnce(&mut PauseChecks, Timestamp) -> Option<String>) {
+        let now = self.clock.now();
+        self.with(process, None, |state| {
+            if process.run == state.run {
+                let violation = check(&mut state.pauses, now);
+                state.violations.extend(violation);
+            }
+        });
+    }
+
     /// Notes an event of a timer or daemon.
     pub(super) fn task(&self, process: Process, body: &Body, handler: &Handler, event: TaskEvent) {
         self.check_tasks(process, body, |checks, key| checks.task(key, body, &handler.id, event));
@@ -144,6 +167,7 @@ impl Invariants {
     /// Notes the start of a call of a timer or daemon.
     pub(super) fn task_called(&self, process: Process, body: &Body, handler: &Handler) {
         self.check_tasks(process, body, |checks, key| checks.called(key, body, &handler.id));
+        self.check_pause(process, |checks, now| checks.task_called(process.operator, handler, now));
     }
 
     /// Notes the end of a call of a timer or daemon.
@@ -164,6 +188,7 @@ impl Invariants {
 
     /// Notes the start of a call of a schedule.
     pub(super) fn schedule_called(&self, process: Process, handler: &Handler, tick: Timestamp, retry: u64) {
+        self.check_pause(process, |checks, now| checks.task_called(process.operator, handler, now));
         self.check_schedule(process, handler, |checks, key, _, known| checks.called(&key, tick, retry, known));
     }
 
@@ -224,6 +249,10 @@ impl Invariants {
     /// Notes the end of a cycle.
     pub(super) fn cycle_ended(&self, process: Process, body: &Body, error: Option<&str>) {
         self.update(process, body, |progress, context| progress.cycle_ended(context, error));
+        self.check_pause(process, |checks, now| {
+            checks.cycle_ended(process.operator, body, now);
+            None
+        });
         self.check_tasks(process, body, |checks, key| {
             checks.cycle_ended(key, body, error.is_some());
             None
@@ -349,8 +378,9 @@ impl Invariants {
         }
         if process.run > state.run {
             state.run = process.run;
-            let State { objects, tallies, background, schedules, half_written, lost_statuses, .. } = &mut *state;
+            let State { objects, tallies, background, schedules, pauses, half_written, lost_statuses, .. } = &mut *state;
             background.run_ended();
+            pauses.run_ended();
             schedules.run_ended();
             for ((operator, _), progress) in objects.iter_mut() {
                 progress.run_ended(*operator, tallies);

@@ -59,19 +59,21 @@ impl Scenario {
         &self.source.name
     }
 
+    /// Returns all steps, with those that are executed while the operators are stopped.
+    pub(super) fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().flat_map(|step| match &step.action {
+            StepAction::Restart(downtime) | StepAction::Kill(downtime) => downtime.meanwhile.as_slice(),
+            _ => std::slice::from_ref(step),
+        })
+    }
+
     /// Returns all objects that the scenario applies, initially or in a step, including the items of lists.
     pub fn applied_objects(&self) -> Vec<&Value> {
         let mut all: Vec<&Value> = self.given.iter().map(|given| &given.object).collect();
-        for step in &self.steps {
-            let inner = match &step.action {
-                StepAction::Restart(downtime) | StepAction::Kill(downtime) => downtime.meanwhile.as_slice(),
-                _ => std::slice::from_ref(step),
-            };
-            all.extend(inner.iter().flat_map(|step| match &step.action {
-                StepAction::Apply(objects) => objects.as_slice(),
-                _ => &[],
-            }));
-        }
+        all.extend(self.all_steps().flat_map(|step| match &step.action {
+            StepAction::Apply(objects) => objects.as_slice(),
+            _ => &[],
+        }));
         let listed: Vec<&Value> = all.iter().filter_map(|object| object["items"].as_array()).flatten().collect();
         all.into_iter().chain(listed).collect()
     }
@@ -117,6 +119,8 @@ pub enum StepAction {
     Patch(ManualPatch),
     /// Deletes an object, with a propagation policy if one is given.
     Delete(Target, Option<String>),
+    /// Writes or removes the record of another operator.
+    Peer(PeerChange),
     /// Injects a fault from now on.
     Fault(Box<Fault>),
     /// Removes all faults.
@@ -172,6 +176,29 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// A change of the record of another operator in a peering object.
+#[derive(Debug, Clone)]
+pub struct PeerChange {
+    /// The key of the record.
+    pub id: String,
+    /// The name of the peering object; `None` is that of the first operator's settings.
+    pub peering: Option<String>,
+    /// The namespace; `None` for the cluster-wide peering.
+    pub namespace: Option<String>,
+    /// `None` removes the record.
+    pub record: Option<PeerRecord>,
+}
+
+/// The record of another operator.
+#[derive(Debug, Clone)]
+pub struct PeerRecord {
+    pub priority: i64,
+    /// In seconds.
+    pub lifetime: i64,
+    /// How long ago it was written.
+    pub age: Duration,
+}
+
 /// An injected fault.
 #[derive(Debug, Clone)]
 pub struct Fault {
@@ -216,6 +243,8 @@ pub struct Expectation {
     pub exit: Option<ExpectedExit>,
     /// The answer of the probes.
     pub probes: Option<ExpectedProbes>,
+    /// Whether the operators are paused, with its position.
+    pub paused: Option<(SourceSpan, bool)>,
 }
 
 /// The expected content of an index.

@@ -13,13 +13,13 @@ use crate::object::secret;
 
 use super::model::{Downtime, ManualPatch, Step, StepAction};
 use super::read_context::ReadContext;
-use super::{expectations, faults, target};
+use super::{expectations, faults, peers, target};
 
 /// The keys of steps.
-pub const WORDS: [&str; 10] = ["apply", "patch", "delete", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
+pub const WORDS: [&str; 11] = ["apply", "patch", "delete", "peer", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
 
 /// The steps that are allowed while the operators are stopped.
-const MEANWHILE: [&str; 5] = ["apply", "patch", "delete", "fault", "advance"];
+const MEANWHILE: [&str; 6] = ["apply", "patch", "delete", "peer", "fault", "advance"];
 
 /// Default time limit of `settle`.
 const SETTLE_TIMEOUT: Duration = Duration::from_mins(5);
@@ -101,6 +101,7 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
             let propagation = fields.get("propagation").and_then(|item| reader.word(&item, &["Background", "Foreground", "Orphan"]));
             StepAction::Delete(target, propagation.map(str::to_owned))
         }
+        "peer" => StepAction::Peer(peers::read(context, item)?),
         "fault" => faults::read(reader, item)?,
         "advance" => StepAction::Advance(duration(context, item)?),
         "restart" => StepAction::Restart(downtime(context, item)?),
@@ -232,6 +233,7 @@ fn title(action: &StepAction) -> String {
             format!("patch {of}{target}: {patch}")
         }
         StepAction::Delete(target, _) => format!("delete {target}"),
+        StepAction::Peer(change) => peers::title(change),
         StepAction::Fault(fault) => format!("fault {}", fault.title),
         StepAction::ClearFaults => "remove all faults".to_owned(),
         StepAction::Advance(duration) => format!("advance {}", format_duration(*duration)),
