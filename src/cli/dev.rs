@@ -29,6 +29,7 @@ use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Scope};
+use crate::scenario::peers;
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -125,6 +126,9 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let stop = Stop::new();
     let mut server = Tasks::default();
     let (objects, kubeconfig) = start_server(options, &clock, &files, &mut server, &stop).await?;
+    if peers::is_mandatory(&operators) {
+        objects.apply_further(peers::needed(&operators, &[])).await?;
+    }
     let monitor = Arc::new(ActivityMonitor::default());
     let shared = Shared {
         clock,

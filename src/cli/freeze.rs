@@ -146,11 +146,8 @@ fn run(peering: &str, peer: OwnPeer, patterns: &[String], cluster: &ClusterOptio
 }
 
 async fn carry_out(order: Order<'_>, cluster: &ClusterOptions, clock: Clock) -> u8 {
-    let options = config::Options {
-        kubeconfig: cluster.kubeconfig.clone(),
-        context: cluster.context.clone(),
-        ..config::Options::default()
-    };
+    let options =
+        config::Options { kubeconfig: cluster.kubeconfig.clone(), context: cluster.context.clone(), ..config::Options::default() };
     let done = async {
         let client = Client::connect(options, clock.clone()).await.map_err(|error| (error.chain(), None))?;
         order.write(&client, &clock).await
@@ -187,7 +184,8 @@ impl Order<'_> {
                     is_stealthy: false,
                     clock: clock.clone(),
                 };
-                let is_found = object.touch().await.map_err(|error| (format!("cannot write to {}: {}", object.title(), error.chain()), None))?;
+                let is_found =
+                    object.touch().await.map_err(|error| (format!("cannot write to {}: {}", object.title(), error.chain()), None))?;
                 self.report(&object, is_found);
             }
         }

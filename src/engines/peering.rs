@@ -7,6 +7,7 @@ mod decisions;
 mod keep_alive;
 pub mod object;
 mod process;
+mod report;
 mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
 use super::pause::{Hold, Pause};
 use crate::cluster::{Client, Watcher};
-use crate::handling::peering::Relations;
 use crate::kit::{Clock, Stop, Tasks, tasks};
 use crate::manifest::settings;
 use crate::object::selector::Criterion;
@@ -30,12 +29,11 @@ use crate::telemetry::OperatorMetrics;
 
 use decisions::Decisions;
 use keep_alive::{KeepAlive, Orders};
+pub use object::GROUPS;
 use object::{OwnPeer, PeeringObject};
 pub use process::{Conflict, Membership, Overrides, ProcessPeering, ProcessPeers};
+use report::{Counts, Key, Report};
 use sink::StatusSink;
-
-/// The groups of peerings: kopf's, and the one of its earlier versions. If a cluster has both, both are used.
-pub const GROUPS: [&str; 2] = ["kopf.dev", "zalando.org"];
 
 /// Time limit for the removal of the own records.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,12 +77,6 @@ pub struct PeeringContext {
     /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
 }
-
-/// A peering resource, cluster-wide or in one namespace.
-type Key = (Arc<Resource>, Option<String>);
-
-/// The numbers of valid peers by peering object.
-type Counts = Arc<Mutex<BTreeMap<Key, Relations>>>;
 
 /// The peerings of one operator.
 pub struct Peerings {
@@ -179,7 +171,7 @@ impl Peerings {
             begins_at: None,
             peers: None,
             warned: BTreeSet::new(),
-            report: Report { counts: Arc::clone(&self.counts), metrics: metrics.clone(), key: key.clone() },
+            report: Report::new(Arc::clone(&self.counts), metrics.clone(), key.clone()),
         };
         let membership = process.enter(&title);
         let keep_alive = KeepAlive::new(Arc::clone(&object), orders, outcomes, metrics.clone(), *seed);
@@ -248,32 +240,5 @@ async fn keep_watching(title: String, mut watcher: Watcher, mut sink: StatusSink
             () = stop.requested() => return,
             () = tokio::time::sleep(RESTART_DELAY) => {}
         }
-    }
-}
-
-/// Reports the peers of one peering object.
-struct Report {
-    counts: Counts,
-    metrics: OperatorMetrics,
-    key: Key,
-}
-
-impl Report {
-    fn set(&self, relations: Relations) {
-        self.counts.lock().insert(self.key.clone(), relations);
-        self.publish();
-    }
-
-    fn publish(&self) {
-        let counts = self.counts.lock();
-        let sum = |of: fn(&Relations) -> usize| counts.values().map(of).sum();
-        self.metrics.peers(sum(|peers| peers.higher), sum(|peers| peers.same), sum(|peers| peers.lower));
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        self.counts.lock().remove(&self.key);
-        self.publish();
     }
 }

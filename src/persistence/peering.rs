@@ -47,7 +47,8 @@ pub fn read(status: Option<&Value>, now: Timestamp) -> Records {
 pub fn read_one(identity: &str, record: &Value, now: Timestamp) -> Result<Peer, String> {
     let fields = record.as_object().ok_or("it is not a mapping")?;
     let priority = fields.get("priority").map_or(Ok(0), |value| whole(value).ok_or_else(|| unreadable("priority", value)))?;
-    let lifetime = fields.get("lifetime").map_or(Ok(DEFAULT_LIFETIME), |value| seconds(value).ok_or_else(|| unreadable("lifetime", value)))?;
+    let lifetime =
+        fields.get("lifetime").map_or(Ok(DEFAULT_LIFETIME), |value| seconds(value).ok_or_else(|| unreadable("lifetime", value)))?;
     let last_seen = match fields.get("lastseen") {
         None | Some(Value::Null) => Moment::utc(now),
         Some(value) => value.as_str().and_then(moment).ok_or_else(|| unreadable("lastseen", value))?,

@@ -39,8 +39,7 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         "paused",
     ];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects =
-        ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes", "paused"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes", "paused"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
         let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `metrics`, `exit`, `probes`, or `paused`";
         reader.error_with(item, "nothing is expected", hint);

@@ -146,6 +146,8 @@ impl Invariants {
             checks.paused(process.operator, is_paused, now);
             None
         });
+        let now = self.clock.now();
+        self.with(process, None, |state| state.schedules.paused(process.operator, is_paused, now));
     }
 
     /// Updates the checks of pauses. Those of earlier runs are ignored.

@@ -111,6 +111,7 @@ mod tests {
             name: "demo".to_owned(),
             revision: "0123456789ab".to_owned(),
             since: "2020-01-01T00:00:00Z".to_owned(),
+            paused: Vec::new(),
             is_last_load_successful: true,
             kinds: vec![kind],
             handlers,

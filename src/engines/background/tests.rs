@@ -222,7 +222,8 @@ async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again()
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
-    let slow = Cancellation { backoff: Some(Duration::from_secs(10)), timeout: Some(Duration::from_secs(5)), polling: Duration::from_secs(20) };
+    let slow =
+        Cancellation { backoff: Some(Duration::from_secs(10)), timeout: Some(Duration::from_secs(5)), polling: Duration::from_secs(20) };
     let world = World::of(On::Daemon, slow, &[Act::Ignore]);
     world.add().await;
     world.after(1).await;

@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Report;
 use super::keep_alive::{Orders, Written};
 use super::object::{PeeringObject, log};
+use super::report::Report;
 use super::sink::Seen;
 use crate::engines::pause::{Hold, Pause};
 use crate::handling::peering::{Reaction, react};

@@ -11,6 +11,9 @@ use crate::kit::Clock;
 use crate::object::{Body, Patch, Resource};
 use crate::persistence::peering;
 
+/// The groups of peerings: kopf's, and the one of its earlier versions. If a cluster has both, both are used.
+pub const GROUPS: [&str; 2] = ["kopf.dev", "zalando.org"];
+
 /// This operator, as it describes itself.
 #[derive(Debug, Clone)]
 pub struct OwnPeer {
@@ -50,7 +53,7 @@ pub struct PeeringObject {
 impl PeeringObject {
     /// Returns the words for the object in messages.
     pub fn title(&self) -> String {
-        let group = if self.resource.group == super::GROUPS[0] { String::new() } else { format!(" of {}", self.resource.group) };
+        let group = if self.resource.group == GROUPS[0] { String::new() } else { format!(" of {}", self.resource.group) };
         match &self.namespace {
             Some(namespace) => format!("the peering '{}'{group} in '{namespace}'", self.name),
             None => format!("the peering '{}'{group}", self.name),
