@@ -135,7 +135,13 @@ impl Decisions {
                 }
                 self.react(None)
             }
-            Seen::Present(status) => self.react(status.as_ref()),
+            Seen::Present(status) => {
+                // The object was created meanwhile.
+                if self.written.borrow().is_absent {
+                    self.orders.keep_alive();
+                }
+                self.react(status.as_ref())
+            }
         }
     }
 
