@@ -44,7 +44,7 @@ use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
-use crate::engines::peering::{Conflict, PeeringContext, Peerings, ProcessPeering};
+use crate::engines::peering::{Conflict, Overrides, PeeringContext, Peerings, ProcessPeering};
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -179,9 +179,10 @@ pub enum ServeError {
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
-    let mut settings = operator.settings.clone();
-    shared.peering.overrides.apply(&mut settings.peering, matches!(shared.scope, Scope::Cluster));
+pub async fn serve(mut operator: Operator, access: Access, shared: Shared, reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+    let is_clusterwide = matches!(shared.scope, Scope::Cluster);
+    shared.peering.overrides.apply(&mut operator.settings.peering, is_clusterwide);
+    let settings = operator.settings.clone();
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
     let started = start(&operator, access, &shared, &stop).await?;
@@ -345,6 +346,7 @@ async fn run(
         error_delays: settings.queueing.error_delays.clone().into(),
         exit_timeout: settings.queueing.exit_timeout,
     };
+    let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
     let peerings = peerings(&name, &settings, &shared, &client, &pause);
     let earlier = shared.precedence.before(&name);
     let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
@@ -386,6 +388,7 @@ async fn run(
         refused: None,
         has_trials,
         pod,
+        peering,
         health: endpoints.health.clone(),
         loaded,
         reviser: observer.reviser(),
@@ -430,6 +433,8 @@ struct RunningOperator {
     refused: Option<Arc<str>>,
     has_trials: bool,
     pod: Option<String>,
+    /// The options of peering, and whether the operator serves all namespaces.
+    peering: (Overrides, bool),
     health: Health,
     loaded: Loaded,
     reviser: Reviser<LiveEffects>,
@@ -469,7 +474,9 @@ impl Revising for RunningOperator {
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+    async fn replace(&mut self, mut operator: Operator, earlier: Precedence) -> Result<Reloaded, ReloadError> {
+        let (overrides, is_clusterwide) = &self.peering;
+        overrides.apply(&mut operator.settings.peering, *is_clusterwide);
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
