@@ -80,7 +80,9 @@ pub trait Observations {
     }
 
     /// Returns why the operators are paused; empty if they are not.
-    fn pauses(&self) -> Vec<String>;
+    fn pauses(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Returns the answer of the probes; `None` if the operators do not run.
     fn probes(&self) -> impl Future<Output = Option<ProbeAnswer>> {
