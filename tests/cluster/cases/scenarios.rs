@@ -65,14 +65,14 @@ const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 /// Why a scenario, or a part of it, cannot run on a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
+    /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of its own.
+    Peers,
     /// It needs failing requests, and there is no proxy between the binary and the server.
     Faults,
     /// It needs long times.
     Time,
     /// The operator must be killed at a certain moment of its work, which depends on the machine's speed.
     Moment,
-    /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of its own.
-    Peers,
     /// It expects something that only the operator's process knows: requests, running tasks, indexes, probes. The rest of it is run.
     Unobserved,
 }
