@@ -4,7 +4,6 @@
 //! records of others with a higher priority, or with the same one: then both pause.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -155,7 +154,7 @@ pub fn operator_identity(user: &str, host: &str, started: Timestamp, random: &st
 /// Returns the most descriptive name of a machine: a name with a domain if there is one, never an address. `known` are the names and
 /// addresses that its name service knows for it.
 pub fn descriptive_host(hostname: &str, known: &[String]) -> String {
-    let is_name = |name: &&String| !name.ends_with(".arpa") && name.parse::<Ipv4Addr>().is_err() && name.parse::<Ipv6Addr>().is_err();
+    let is_name = |name: &&String| !name.ends_with(".arpa") && !is_address(name);
     let names = || known.iter().filter(is_name).map(String::as_str);
     let found = names().find(|name| name.contains('.')).or_else(|| names().find(|name| *name != "localhost"));
     let mut host = found.unwrap_or(hostname);
@@ -163,6 +162,11 @@ pub fn descriptive_host(hostname: &str, known: &[String]) -> String {
         host = shorter;
     }
     host.to_owned()
+}
+
+/// Tells whether a text is an address of IP: names have no colons, and four numbers are none.
+fn is_address(text: &str) -> bool {
+    text.contains(':') || (text.split('.').count() == 4 && text.split('.').all(|part| part.parse::<u8>().is_ok()))
 }
 
 #[cfg(test)]

@@ -211,10 +211,10 @@ async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again()
     world.add().await;
     world.after(1).await;
     world.tasks().pause();
-    world.add().await;
     let expected =
         ["1 Daemon 't' succeeded.", "1 Daemon 't' has exited on request and will not be retried or restarted.", "1 ended, requested: true"];
     assert_eq!(world.after(1).await, expected);
+    world.add().await;
     world.tasks().resume();
     world.add().await;
     assert_eq!(world.after(1).await, ["2 started", "2 Daemon 't' is invoked."]);
