@@ -25,10 +25,12 @@ mod diagnostics;
 mod exit_code;
 mod files;
 mod fleet;
+mod freeze;
 mod init;
 mod manifests;
 mod memory;
 mod output;
+mod peering;
 mod run;
 mod runtime;
 mod status;
@@ -63,6 +65,10 @@ enum Command {
     Dev(dev::Options),
     /// Show the state of running operators.
     Status(status::Options),
+    /// Pause the operators of a peering for some time.
+    Freeze(freeze::FreezeOptions),
+    /// Let the operators of a peering go on after `freeze`.
+    Resume(freeze::ResumeOptions),
     /// Create a small example operator.
     Init(init::Options),
     /// Run scenario tests on the embedded API server in virtual time.
@@ -81,6 +87,8 @@ pub fn main() -> ExitCode {
         Some(Command::Run(command)) => run::run(&command.manifests, &command.options),
         Some(Command::Dev(options)) => dev::run(&options),
         Some(Command::Status(options)) => status::run(&options),
+        Some(Command::Freeze(options)) => freeze::freeze(&options),
+        Some(Command::Resume(options)) => freeze::resume(&options),
         Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),

@@ -16,6 +16,8 @@ pub mod health;
 pub mod indexing;
 pub mod metrics;
 pub mod patching;
+pub mod pause;
+pub mod peering;
 pub mod posting;
 pub mod readiness;
 pub mod schedules;
@@ -31,6 +33,7 @@ pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
 pub use health::Health;
 pub use indexing::Indexer;
+pub use pause::{Hold, Pause};
 pub use readiness::{Blocker, Readiness};
 pub use schedules::Schedules;
 

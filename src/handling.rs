@@ -26,6 +26,7 @@ pub mod lists;
 pub mod matcher;
 pub mod message;
 pub mod outcome;
+pub mod peering;
 pub mod plan;
 pub mod progress;
 pub mod schedule;

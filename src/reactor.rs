@@ -21,6 +21,7 @@ pub mod observation;
 mod observed;
 pub mod observer;
 pub mod operator;
+mod pausing;
 pub mod pending;
 pub mod precedence;
 pub mod queues;
@@ -30,6 +31,7 @@ pub mod script_api;
 pub mod status;
 pub mod throttle;
 mod trial;
+mod watching;
 pub mod worker;
 pub mod worker_settings;
 

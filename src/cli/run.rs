@@ -25,6 +25,7 @@ use super::files::Files;
 use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{print_error, print_error_with_hint};
+use super::peering::PeeringOptions;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
@@ -63,6 +64,9 @@ pub(super) struct Options {
     /// in its first line. Keys in further lines verify older digests.
     #[arg(long, env = "KOPFD_SECRETS_KEY_FILE", value_name = "FILE")]
     pub secrets_key_file: Option<PathBuf>,
+    /// Options of peering.
+    #[command(flatten)]
+    pub peering: PeeringOptions,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -106,7 +110,7 @@ pub(super) enum LogFormat {
 }
 
 impl LoggingOptions {
-    fn telemetry(&self) -> telemetry::Options {
+    pub(super) fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             format: match self.log_format {
                 LogFormat::Plain => telemetry::Format::Plain,
@@ -167,7 +171,7 @@ impl Options {
     }
 }
 
-fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
+pub(super) fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
     Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is not a pattern of namespaces: {problem}"))
 }
 
@@ -215,6 +219,7 @@ async fn serve(
     let fibers = Fibers::default();
     let measured = fibers.clone();
     endpoints.metrics.measure_scripts(move || measured.memory());
+    let peering = options.peering.process(clock.now());
     let events = EventStream::default();
     let shared = Shared {
         precedence: Precedence::default(),
@@ -232,6 +237,7 @@ async fn serve(
         has_trials: true,
         pod: pod(),
         admission: Admission::default(),
+        peering,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

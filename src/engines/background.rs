@@ -97,9 +97,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         for task in self.0.registry.all() {
             let options = self.0.revisions.of(&task.memo, &task.resource).map(|(_, options)| options);
             if options.is_some_and(|options| options.target_of(&task.fingerprint).is_none()) {
-                let handler = Arc::clone(&task.handler);
-                let name = move || format!("stop of {}", handler.title());
-                self.0.tasks.spawn(name, async move { task.stop(StopReason::Reloading).await });
+                self.0.stop(task, StopReason::Reloading);
             }
         }
     }
@@ -178,8 +176,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     fn forget(&self, memo: &str) -> Option<Arc<ObjectTasks>> {
         let object = self.0.objects.lock().remove(memo)?;
         for task in object.leave() {
-            let handler = Arc::clone(&task.handler);
-            self.0.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
+            self.0.stop(task, StopReason::Deleted);
         }
         Some(object)
     }
@@ -194,12 +191,16 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         self.0.objects.lock().get(memo).is_some_and(|object| object.has_tasks())
     }
 
-    /// Stops all tasks, and waits for their end up to their limits. Until [`Self::resume`], none is started.
-    pub async fn pause(&self) {
-        self.halt(StopReason::Pausing).await;
+    /// Stops all tasks, without waiting for their end. Until [`Self::resume`], none is started.
+    pub fn pause(&self) {
+        self.0.registry.set_halt(Some(StopReason::Pausing));
+        for task in self.0.registry.all() {
+            self.0.stop(task, StopReason::Pausing);
+        }
     }
 
-    /// Allows tasks again. They are started at the next events of their objects.
+    /// Allows tasks again. They are started at the next events of their objects; tasks that are still stopping, when they have ended after
+    /// that.
     pub fn resume(&self) {
         self.0.registry.set_halt(None);
     }
@@ -228,6 +229,12 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
 }
 
 impl<W: Effects + 'static> Shared<W> {
+    /// Stops a task without waiting for its end.
+    fn stop(&self, task: Arc<RunningTask>, reason: StopReason) {
+        let handler = Arc::clone(&task.handler);
+        self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(reason).await });
+    }
+
     fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
         let memo = &object.memo.key;
         let Some((world, newest)) = self.revisions.of(memo, resource) else { return };

@@ -41,6 +41,8 @@ pub struct OperatorStatus {
     pub revision: String,
     /// When the revision took effect.
     pub since: String,
+    /// Why the operator is paused; empty if it is not.
+    pub paused: Vec<String>,
     /// Whether the files could be loaded at the last attempt.
     pub is_last_load_successful: bool,
     /// The kinds that are watched.
@@ -127,6 +129,8 @@ pub struct WatchCounts {
     pub watching: usize,
     /// Their last request failed.
     pub failing: usize,
+    /// The operator is paused.
+    pub paused: usize,
 }
 
 /// The state of a function.

@@ -133,7 +133,6 @@ impl OperatorBuilder<'_> {
         let reader = self.reader;
         if let Some(item) = fields.get("settings") {
             self.operator.settings = settings_reader::read(reader, &item);
-            self.unsupported_settings(&item);
         }
         let limits = fields.get("limits");
         if let Some(item) = &limits {
@@ -157,25 +156,6 @@ impl OperatorBuilder<'_> {
         }
         let crds = reader.list_of(fields, "crds");
         (self.operator.crds, self.operator.definitions) = crds.iter().filter_map(|item| crds::read(reader, item)).unzip();
-    }
-
-    /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
-    fn unsupported_settings(&mut self, item: &Item<'_>) {
-        let parts = [("peering", "mandatory", Severity::Error, "peerings")];
-        for (section, key, severity, what) in parts {
-            for (name, child) in item.entries().unwrap_or_default() {
-                let found = child.entries().unwrap_or_default().into_iter().find(|(known, _)| *known == key);
-                let is_set = |item: &Item<'_>| !item.node.is_null() && item.node.to_value() != serde_json::Value::Bool(false);
-                if let Some((_, found)) = found.filter(|(_, found)| name == section && is_set(found)) {
-                    self.unsupported(severity, &found, what);
-                }
-            }
-        }
-        for (name, child) in item.entries().unwrap_or_default() {
-            if name == "peering" {
-                self.unsupported(Severity::Warning, &child, "settings of peerings");
-            }
-        }
     }
 
     /// Webhooks need a server, which a startup activity may set. Invalid settings may have been meant to name one.

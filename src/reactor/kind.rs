@@ -198,6 +198,7 @@ impl<W: Effects> Kind<W> {
                 listing: watches(WatchState::Listing),
                 watching: watches(WatchState::Watching),
                 failing: watches(WatchState::Failing),
+                paused: watches(WatchState::Paused),
             },
             queued: self.metrics.as_ref().map(|metrics| metrics.queued_events()).unwrap_or_default(),
             workers: self.queues.len(),
@@ -358,6 +359,29 @@ impl<W: Effects + 'static> KindSink<W> {
         if let Some(gauge) = &mut self.gauge {
             gauge.set(state);
         }
+    }
+
+    /// Records that the watch is closed by a pause: nobody waits for its list.
+    pub fn paused(&mut self) {
+        if !std::mem::replace(&mut self.is_listed, true) {
+            self.kind.monitor.iter().for_each(|monitor| monitor.listed());
+        }
+        self.reporter.paused();
+        self.set(WatchState::Paused);
+        self.suspend_revisits(true);
+    }
+
+    /// Records that the watch begins anew after a pause, with a list.
+    pub fn resumed(&mut self) {
+        self.is_listed = false;
+        self.kind.monitor.iter().for_each(|monitor| monitor.watch_began());
+        self.set(WatchState::Listing);
+        self.suspend_revisits(false);
+    }
+
+    fn suspend_revisits(&self, are_suspended: bool) {
+        self.revisits.iter().for_each(|revisits| revisits.suspend(are_suspended));
+        self.kind.monitor.iter().for_each(|monitor| monitor.revisited());
     }
 
     /// The operator does not wait for a kind that cannot be listed.

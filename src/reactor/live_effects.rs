@@ -361,6 +361,14 @@ impl Background for LiveEffects {
         self.background.as_ref().is_some_and(|background| background.has_tasks(memo))
     }
 
+    fn pause_background(&self) {
+        self.background.iter().for_each(|background| background.pause());
+    }
+
+    fn resume_background(&self) {
+        self.background.iter().for_each(|background| background.resume());
+    }
+
     fn end_background(&self) -> BoxFuture<'_, ()> {
         match &self.background {
             Some(background) => background.end().boxed(),

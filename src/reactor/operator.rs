@@ -47,6 +47,8 @@ use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
 use crate::engines::metrics::MetricsSink;
+use crate::engines::pause::Pause;
+use crate::engines::peering::{Conflict, Overrides, PeeringContext, Peerings, ProcessPeering};
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -90,6 +92,8 @@ pub struct Shared {
     pub pod: Option<String>,
     /// The admission webhooks of the process.
     pub admission: Admission,
+    /// What the process says about itself to the peers of its operators.
+    pub peering: ProcessPeering,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -161,6 +165,9 @@ pub enum ServeError {
     /// A startup handler has failed.
     #[error(transparent)]
     Startup(ActivityError),
+    /// It cannot be one peer with another operator of the process.
+    #[error(transparent)]
+    Peering(#[from] Conflict),
     /// There are no usable credentials.
     #[error("cannot connect to the cluster")]
     Login(#[source] cluster::Error),
@@ -187,7 +194,9 @@ pub enum ServeError {
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+pub async fn serve(mut operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+    let is_clusterwide = matches!(shared.scope, Scope::Cluster);
+    shared.peering.overrides.apply(&mut operator.settings.peering, is_clusterwide);
     let settings = operator.settings.clone();
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
@@ -202,6 +211,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloa
         Err(ActivityError::Stopped) => return Ok(()),
         Err(failed) => return Err(ServeError::Startup(failed)),
     };
+    let _member = shared.peering.peers.join(&operator.name, &settings.peering)?;
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
@@ -341,7 +351,8 @@ async fn run(
     let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
     let (pod, has_trials) = (pod.clone(), *has_trials);
-    let health = endpoints.health.clone();
+    let pause = Pause::default();
+    let health = endpoints.health.of_operator(&pause);
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
@@ -350,7 +361,8 @@ async fn run(
     let (clock, review_events) = (shared.clock.clone(), events.clone());
     let schedule_context = ScheduleContext {
         scripts: calls,
-        clock: shared.clock,
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
         events,
         readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
         metrics: metrics.clone(),
@@ -360,6 +372,8 @@ async fn run(
         error_delays: settings.queueing.error_delays.clone().into(),
         exit_timeout: settings.queueing.exit_timeout,
     };
+    let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
+    let peerings = peerings(&name, &settings, &shared, &client, &pause);
     let earlier = shared.precedence.before(&name);
     let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let declared = Declared {
@@ -370,13 +384,17 @@ async fn run(
         webhooks: webhook_kinds,
         monitor: shared.monitor.clone(),
         health,
+        pause: pause.clone(),
         metrics: metrics.clone(),
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]
     let schedules = super::defects::spoiled_schedules(schedules);
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
-    let observer = Observer::new(declared, effects, client.clone(), kinds);
+    let mut observer = Observer::new(declared, effects, client.clone(), kinds);
+    if let Some(peerings) = peerings {
+        observer = observer.with_peerings(peerings);
+    }
     let (revisions, watched) = observer.view();
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: name.as_str().into(),
@@ -399,6 +417,7 @@ async fn run(
         functions,
         calls: counted,
         metrics: metrics.clone(),
+        pause,
         trial: Mutex::default(),
         rolled_back: Mutex::default(),
     });
@@ -413,6 +432,7 @@ async fn run(
         refused: None,
         has_trials,
         pod,
+        peering,
         health: endpoints.health.clone(),
         loaded,
         reviser: observer.reviser(),
@@ -471,6 +491,8 @@ struct RunningOperator {
     refused: Option<Arc<str>>,
     has_trials: bool,
     pod: Option<String>,
+    /// The options of peering, and whether the operator serves all namespaces.
+    peering: (Overrides, bool),
     health: Health,
     loaded: Loaded,
     reviser: Reviser<LiveEffects>,
@@ -515,7 +537,9 @@ impl Revising for RunningOperator {
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+    async fn replace(&mut self, mut operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+        let (overrides, is_clusterwide) = &self.peering;
+        overrides.apply(&mut operator.settings.peering, *is_clusterwide);
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
         let program = program.after(self.reviser.newest().world.scripts().installed.program());
         let revision = operator.revision(&program);
@@ -719,6 +743,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         sub_defaults: Policy::default(),
         monitor: None,
         health: Health::default(),
+        pause: Pause::default(),
         metrics: OperatorMetrics::default(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings::of(settings)),
@@ -727,6 +752,32 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         is_scanning_disabled: scanning.disabled,
         scope,
     }
+}
+
+/// Returns the peerings of an operator, unless it ignores its peers.
+fn peerings(name: &str, settings: &Settings, shared: &Shared, client: &Client, pause: &Pause) -> Option<Peerings> {
+    let mut peering = settings.peering.clone();
+    if peering.standalone {
+        return None;
+    }
+    if matches!(shared.scope, Scope::Cluster) && peering.clusterwide == Some(false) {
+        warn!(
+            target: "kopfd::peering",
+            "Operator '{name}' serves all namespaces, and so uses the cluster-wide peering, though settings.peering.clusterwide is false."
+        );
+        peering.clusterwide = Some(true);
+    }
+    Some(Peerings::new(PeeringContext {
+        operator: Arc::from(name),
+        identity: Arc::clone(&shared.peering.identity),
+        settings: peering,
+        client: client.clone(),
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
+        metrics: shared.endpoints.metrics.operator(name),
+        process: shared.peering.peers.clone(),
+        seed: shared.seed,
+    }))
 }
 
 /// Returns the client settings of an operator.

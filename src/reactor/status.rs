@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::engines::effects::Effects;
 use crate::engines::metrics::MetricsSink;
+use crate::engines::pause::Pause;
 use crate::engines::status::{HandlerStatus, KindStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus};
 use crate::engines::tally::Tally;
 use crate::handling::Handler;
@@ -37,6 +38,8 @@ pub(super) struct LiveStatus<W: Effects> {
     pub calls: Arc<MetricsSink>,
     /// Its counted calls.
     pub metrics: OperatorMetrics,
+    /// Its pause.
+    pub pause: Pause,
     /// The revision on trial.
     pub trial: Mutex<Option<TrialView>>,
     /// The revision that was rolled back last.
@@ -121,6 +124,7 @@ impl<W: Effects + 'static> StatusSource for LiveStatus<W> {
             name: self.name.clone(),
             revision: revision.digest.to_string(),
             since: shown(revision.since),
+            paused: self.pause.causes(),
             is_last_load_successful: self.metrics.is_loaded(),
             kinds,
             handlers: self.functions.lock().0.iter().map(|(id, on)| self.handler(id, on, &running)).collect(),

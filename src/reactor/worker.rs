@@ -154,7 +154,7 @@ impl<W: Effects> Worker<W> {
         event.unblock();
     }
 
-    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before.
+    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
     pub async fn await_readiness(&self) -> bool {
         let Some(readiness) = self.serving.indexing().world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
         tokio::select! {
@@ -212,8 +212,10 @@ impl<W: Effects> Worker<W> {
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
         self.mailbox.rest(delay).await;
+        // A paused operator gets the object again when it resumes.
         if let Some(event) = self.attempt.event.take()
             && !self.mailbox.is_closed()
+            && !self.mailbox.is_halted()
         {
             self.mailbox.put_back(event);
         }
@@ -421,7 +423,8 @@ impl<W: Effects> Worker<W> {
             seconds(left)
         )));
         let is_over = self.mailbox.pause(left, |event| retry_state.recent.is_urgent(event)).await;
-        (!self.mailbox.is_closed()).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
+        let is_left = self.mailbox.is_closed() || self.mailbox.is_halted();
+        (!is_left).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
     }
 
     /// Records the end of a cycle.

@@ -18,6 +18,7 @@ use crate::apiserver::admission::Caller;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
+use crate::engines::peering::ProcessPeering;
 use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
@@ -37,8 +38,9 @@ use super::credentials::ScenarioCredentials;
 use super::expressions::{Interpreter, Question};
 use super::invariants::{Invariants, Process};
 use super::metrics::{self, Sample};
-use super::model::{OPERATOR_USER, Scenario, Target};
+use super::model::{OPERATOR_USER, PeerChange, Scenario, Target};
 use super::operator_run::{self, Exit, OperatorRun};
+use super::peers;
 use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
@@ -57,6 +59,9 @@ const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time limit for a graceful stop of the operators.
 const STOP_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The identity of the operators among their peers.
+const OWN_IDENTITY: &str = "kopfd-test";
 
 /// How often to check for pending work when no notification arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -150,6 +155,14 @@ impl Environment {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
+    /// Writes or removes the record of another operator.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub(super) async fn change_peer(&self, change: &PeerChange) -> Result<(), String> {
+        peers::change(&self.api, &self.operators(), change, self.clock.now()).await
+    }
+
     /// Returns all objects of the server without the objects and fields that differ between runs.
     pub(super) fn final_state(&self) -> FinalState {
         objects::final_state(&self.api, &self.scenario.seeds)
@@ -214,6 +227,7 @@ impl Environment {
             has_trials: true,
             pod: None,
             admission: self.admission.clone(),
+            peering: ProcessPeering::of(OWN_IDENTITY),
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
@@ -613,6 +627,12 @@ impl Observations for Environment {
 
     fn exit(&self) -> Option<Exited> {
         self.exit.lock().clone()
+    }
+
+    fn pauses(&self) -> Vec<String> {
+        let endpoints = self.endpoints.lock().clone();
+        let status = endpoints.board.status(&endpoints.health);
+        status.operators.into_iter().flat_map(|operator| operator.paused).collect()
     }
 
     async fn probes(&self) -> Option<ProbeAnswer> {

@@ -22,8 +22,11 @@ pub(super) fn of(status: &ProcessStatus, at: &str) -> String {
 }
 
 fn of_operator(operator: &OperatorStatus) -> String {
-    let OperatorStatus { name, revision, since, is_last_load_successful, kinds, handlers, queues, trial, rolled_back } = operator;
+    let OperatorStatus { name, revision, since, paused, is_last_load_successful, kinds, handlers, queues, trial, rolled_back } = operator;
     let mut text = format!("operator {name}: revision {revision} since {since}\n");
+    if !paused.is_empty() {
+        let _ = writeln!(text, "  paused because of {}", paused.join(", "));
+    }
     if !is_last_load_successful {
         text += "  the files could not be loaded at the last attempt\n";
     }
@@ -55,8 +58,8 @@ fn of_side(side: &SideStatus) -> String {
 }
 
 fn of_kind(kind: &KindStatus) -> Vec<String> {
-    let WatchCounts { listing, watching, failing } = kind.watches;
-    let watches = [(listing, "listing"), (watching, "watching"), (failing, "failing")];
+    let WatchCounts { listing, watching, failing, paused } = kind.watches;
+    let watches = [(listing, "listing"), (watching, "watching"), (failing, "failing"), (paused, "paused")];
     let watches: Vec<String> =
         watches.into_iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
     let revisions: Vec<String> = kind.revisions.iter().map(|(revision, objects)| format!("{revision}: {objects}")).collect();
@@ -108,6 +111,7 @@ mod tests {
             name: "demo".to_owned(),
             revision: "0123456789ab".to_owned(),
             since: "2020-01-01T00:00:00Z".to_owned(),
+            paused: Vec::new(),
             is_last_load_successful: true,
             kinds: vec![kind],
             handlers,

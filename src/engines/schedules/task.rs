@@ -124,6 +124,10 @@ impl Task {
     pub(super) async fn run(mut self) {
         self.context.events.emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
         while !self.ends.is_requested() {
+            if self.context.pause.is_paused() {
+                self.await_end_of_pause().await;
+                continue;
+            }
             let (phase, step) = self.schedule.next(self.phase, self.now());
             self.phase = phase;
             match step {
@@ -143,6 +147,34 @@ impl Task {
         self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: true });
     }
 
+    /// Waits for the end of a pause, and uses the store meanwhile.
+    async fn await_end_of_pause(&mut self) {
+        let pause = self.context.pause.clone();
+        tokio::select! {
+            biased;
+            () = self.ends.requested() => {}
+            () = pause.resumed() => self.take_up(),
+            synced = self.sync() => self.note_sync(synced),
+        }
+    }
+
+    /// Goes on after a pause. Ticks that have passed are missed, unless they are caught up; a peer may have run them, as the store knows.
+    fn take_up(&mut self) {
+        let now = self.context.clock.now();
+        match self.phase {
+            Phase::Waiting(_) if self.schedule.catches_up && self.memory == Memory::Saved => {
+                self.phase = self.schedule.first(None, now);
+                self.remember(Memory::Unread);
+            }
+            Phase::Waiting(Some(tick)) if !self.schedule.catches_up && tick <= now => self.phase = self.schedule.first(None, now),
+            Phase::Retrying { tick, next: Some(next), .. } if !self.schedule.catches_up && next <= now => {
+                self.give_up(tick);
+                self.phase = self.schedule.first(None, now);
+            }
+            Phase::Waiting(_) | Phase::Retrying { .. } => {}
+        }
+    }
+
     /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or the stop is requested.
     async fn wait(&mut self, left: Duration) {
         let mut newest = self.newest.clone();
@@ -150,9 +182,14 @@ impl Task {
             biased;
             () = self.ends.requested() => return,
             Ok(()) = newest.changed() => return self.follow(),
+            () = self.context.pause.paused() => return,
             () = tokio::time::sleep(left) => return,
             synced = self.sync() => synced,
         };
+        self.note_sync(synced);
+    }
+
+    fn note_sync(&mut self, synced: Synced) {
         match synced {
             Synced::Read(record) => self.recall(record.as_ref()),
             Synced::Saved => self.remember(Memory::Saved),
@@ -225,6 +262,7 @@ impl Task {
         tokio::select! {
             biased;
             () = self.ends.requested() => return,
+            () = self.context.pause.paused() => return,
             () = self.context.readiness.ready() => {}
         }
         self.follow();

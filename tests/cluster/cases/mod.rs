@@ -10,6 +10,7 @@ mod fields;
 mod kinds;
 mod loops;
 mod metrics;
+mod peering;
 mod reload;
 mod sameness;
 mod scenarios;
@@ -40,6 +41,7 @@ pub(crate) fn all() -> Vec<Case> {
         trouble::CASES,
         takeover::CASES,
         admission::CASES,
+        peering::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,
