@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::support::process::Program;
 
 /// Limit of the start of a program.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 const MANIFEST: &str = "apiVersion: kopfd.dev/v1
 kind: Operator
@@ -75,7 +75,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// The authority of its certificate, as PEM.
     pub(crate) authority: String,
-    _api_server: Program,
+    _cluster: Program,
 }
 
 impl Server {
@@ -116,7 +116,7 @@ impl Server {
         }
         wait_for(&directory.join("ca.pem"));
         let authority = fs::read_to_string(directory.join("ca.pem")).expect("the engine has written its authority");
-        Self { program, address, authority, _api_server: api_server }
+        Self { program, address, authority, _cluster: api_server }
     }
 }
 

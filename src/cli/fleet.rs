@@ -236,7 +236,9 @@ impl<'a> Fleet<'a> {
         let removed: Vec<String> = self.running.keys().filter(|name| !is_there(name)).cloned().collect();
         self.first.retain(is_there);
         let gone: Vec<String> = self.failed.iter().filter(|name| !is_there(name)).cloned().collect();
-        gone.iter().for_each(|name| self.note_failure(name, None));
+        for name in &gone {
+            self.note_failure(name, None);
+        }
         // An operator that would start anew does so with the newest files.
         self.ending.values_mut().for_each(|next| *next = None);
         let number = self.round.number + 1;

@@ -240,7 +240,9 @@ fn time(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Faul
 fn slow(factor: f64, handler: &str, before: &CallTimes, new: &SideCounts, running: &[Duration]) -> Option<Fault> {
     let mut after = new.times.get(handler).copied().unwrap_or_default();
     let (before, ended) = (before.mean()?, after.mean());
-    running.iter().for_each(|time| after.add(*time));
+    for time in running {
+        after.add(*time);
+    }
     let after = ended.max(after.mean())?;
     let is_worse = after > MIN_TIME && after.as_secs_f64() > factor * before.as_secs_f64();
     let text = || format!("a call of '{handler}' took {} on average, before {}", seconds(after), seconds(before));

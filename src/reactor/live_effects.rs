@@ -108,7 +108,10 @@ pub struct LiveEffects {
 /// The revisions of one operator whose indexes follow the events that earlier ones process: the newest, and one that is being filled or on
 /// trial. They are not kept alive by earlier revisions, whose calls may run for days.
 #[derive(Clone, Default)]
-struct Followers(Arc<RwLock<Vec<(u32, Weak<LiveEffects>)>>>);
+struct Followers(Arc<RwLock<Vec<Numbered>>>);
+
+/// A revision with its number.
+type Numbered = (u32, Weak<LiveEffects>);
 
 impl Followers {
     fn add(&self, revision: &Arc<LiveEffects>) {

@@ -174,13 +174,12 @@ async fn review(input: &Value, expected: &Value) -> Result<(), String> {
         metrics: Metrics::default().operator("operator"),
         stop: Stop::new(),
     }));
-    let (status, answer) = match input["path"].as_str() {
-        Some(path) => ask(reviewer, path, input).await,
-        None => {
-            let reviewed = reviewer.review(input["webhook"].as_str(), input["request"].clone(), RequestPeer::default()).await;
-            let ReviewedBody::Review(review) = reviewed.body else { return Err(format!("refused: {reviewed:?}")) };
-            (reviewed.status, Some(review))
-        }
+    let (status, answer) = if let Some(path) = input["path"].as_str() {
+        ask(reviewer, path, input).await
+    } else {
+        let reviewed = reviewer.review(input["webhook"].as_str(), input["request"].clone(), RequestPeer::default()).await;
+        let ReviewedBody::Review(review) = reviewed.body else { return Err(format!("refused: {reviewed:?}")) };
+        (reviewed.status, Some(review))
     };
     same("http_status", &expected["http_status"], &json!(status))?;
     same_calls(&expected["handlers_called"], &calls.lock())?;

@@ -264,29 +264,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_quiet_time_begins_with_the_last_change() {
         let (sender, mut hints) = mpsc::channel(1);
-        let writer = tokio::spawn(async move {
+        let writer = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(60)).await;
                 sender.send(()).await.unwrap();
             }
-            sender
-        });
+        };
         let began = Instant::now();
-        quiet(&mut hints, || false).await;
+        tokio::join!(writer, quiet(&mut hints, || false));
         assert_eq!(began.elapsed().as_millis(), 10 * 60 + QUIET_TIME.as_millis());
-        drop(writer.await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn changes_without_an_end_are_waited_for_up_to_a_limit() {
         let (sender, mut hints) = mpsc::channel(1);
-        tokio::spawn(async move {
+        let writer = async {
             while sender.send(()).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-        });
+        };
         let began = Instant::now();
-        quiet(&mut hints, || false).await;
+        tokio::select! {
+            () = writer => panic!("the receiver is there"),
+            () = quiet(&mut hints, || false) => {}
+        }
         assert!(began.elapsed() >= MAX_WAIT && began.elapsed() < MAX_WAIT + QUIET_TIME, "{:?}", began.elapsed());
         let (_sender, mut hints) = mpsc::channel(1);
         let began = Instant::now();

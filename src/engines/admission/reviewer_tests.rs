@@ -64,6 +64,7 @@ struct World {
     _kinds: watch::Sender<WebhookKinds>,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the kinds of an operator that has discovered them")]
 fn kinds() -> WebhookKinds {
     let kind = |plural: &str| Arc::new(Resource { version: "v1".into(), plural: plural.into(), ..Resource::default() });
     Some(Arc::new(["things", "secrets"].map(kind).into()))

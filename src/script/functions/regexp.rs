@@ -55,7 +55,7 @@ type Function<const N: usize> = fn(&Searches<'_>, [Dynamic; N]) -> Result<Dynami
 /// `regex::is_match(pattern, text)`: whether the pattern matches anywhere in the text.
 fn is_match(searches: &Searches<'_>, [pattern, given]: [Dynamic; 2]) -> Result<Dynamic, Thrown> {
     let search = searches.prepare("regex::is_match", &pattern, &given)?;
-    Ok(search.run(|regex, text| regex.is_match(text))?.into())
+    Ok(search.run(Regex::is_match)?.into())
 }
 
 /// `regex::find(pattern, text)`: the first part of the text that matches; `()` if there is none.

@@ -135,7 +135,7 @@ fn users_see_denials_warnings_and_mutations(context: &TestContext<'_>) {
     context.gone(&kind, "one");
     assert!(!operator.log().contains("ERROR"), "{}", operator.log());
     context.stop(&operator);
-    assert_eq!([webhooks(context, "validating"), webhooks(context, "mutating")], [vec![], vec![]]);
+    assert_eq!([webhooks(context, "validating"), webhooks(context, "mutating")], [Vec::<Value>::new(), Vec::new()]);
     assert!(context.client().get(&configuration_path(context, "validating")).is_some(), "the configuration stays");
 }
 
@@ -334,7 +334,8 @@ impl Load {
                 failures
             })
         });
-        Self { stop, answered, threads: threads.collect() }
+        let threads = threads.collect();
+        Self { stop, answered, threads }
     }
 
     /// Ends the load, and returns the number of answered requests and the failures of the others.
@@ -449,7 +450,7 @@ fn kopf_and_kopfd_replace_each_other_on_one_configuration(context: &TestContext<
         });
         seen.push(described);
         context.stop(&operator);
-        assert_eq!([webhooks(context, "validating"), webhooks(context, "mutating")], [vec![], vec![]]);
+        assert_eq!([webhooks(context, "validating"), webhooks(context, "mutating")], [Vec::<Value>::new(), Vec::new()]);
     }
     assert_eq!(seen[0], seen[1], "both engines write the same");
     assert_eq!(seen[0], seen[2]);
