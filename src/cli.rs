@@ -30,6 +30,7 @@ mod manifests;
 mod memory;
 mod output;
 mod run;
+mod replicas;
 mod runtime;
 mod status;
 mod test;

@@ -13,6 +13,7 @@ pub mod error;
 pub mod events;
 pub mod health;
 pub mod indexing;
+pub mod leading;
 pub mod metrics;
 pub mod patching;
 pub mod posting;
@@ -30,6 +31,7 @@ pub use error::Error;
 pub use events::{EngineEvent, EventSink, EventStream};
 pub use health::Health;
 pub use indexing::Indexer;
+pub use leading::Lead;
 pub use readiness::{Blocker, Readiness};
 pub use schedules::Schedules;
 

@@ -5,6 +5,7 @@
 mod endurance;
 mod logs;
 mod reload;
+mod replicas;
 mod status;
 
 use std::collections::BTreeSet;

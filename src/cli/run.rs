@@ -9,6 +9,7 @@ use tracing::{error, info, warn};
 
 use crate::cluster::config;
 use crate::engines::endpoints::server::Server;
+use crate::engines::leading::LeadingOptions;
 use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
@@ -25,6 +26,7 @@ use super::files::Files;
 use super::fleet::{Fleet, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{print_error, print_error_with_hint};
+use super::replicas::ReplicaOptions;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
@@ -63,6 +65,9 @@ pub(super) struct Options {
     /// in its first line. Keys in further lines verify older digests.
     #[arg(long, env = "KOPFD_SECRETS_KEY_FILE", value_name = "FILE")]
     pub secrets_key_file: Option<PathBuf>,
+    /// Options of replicas.
+    #[command(flatten)]
+    pub replicas: ReplicaOptions,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -182,6 +187,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
         }
     };
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
+    let leading = match options.replicas.leading(&operators, pod().as_deref()) {
+        Ok(leading) => leading,
+        Err((problem, hint)) => {
+            print_error_with_hint(&problem, hint);
+            return USAGE_ERROR;
+        }
+    };
     let keys = match options.digest_keys(&operators) {
         Ok(keys) => keys,
         Err((problem, hint)) => {
@@ -194,13 +206,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve((operators, paths, files), options, (scope, keys), clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths, files), options, (scope, keys, leading), clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
 async fn serve(
     (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
     options: &Options,
-    (scope, digest_keys): (Scope, Keys),
+    (scope, digest_keys, leading): (Scope, Keys, Option<LeadingOptions>),
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
@@ -228,6 +240,7 @@ async fn serve(
         digest_keys,
         has_trials: true,
         pod: pod(),
+        leading,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

@@ -33,6 +33,7 @@ use super::status::ServedKinds;
 use super::worker::WorkerSettings;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
+use crate::engines::leading::Lead;
 use crate::engines::readiness::{Blocker, Readiness};
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
@@ -93,6 +94,8 @@ pub struct Declared {
     pub health: Health,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
+    /// Whether this replica leads: only then, objects are handled.
+    pub lead: Lead,
 }
 
 /// Runs the watches of one operator.
@@ -604,6 +607,7 @@ impl<W: Effects + 'static> Observer<W> {
             .with_monitor(declared.monitor.clone())
             .with_health(declared.health.clone())
             .measured(declared.metrics.kind(&resource.to_string()))
+            .led_by(&declared.lead)
             .with_stop(&self.worker_stop)
     }
 
@@ -637,6 +641,9 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(watcher) => {
                 let mut watcher = watcher.with_revisits(self.revisits.subscribe());
+                if self.declared.lead.is_elected() {
+                    watcher = watcher.with_relists(self.declared.lead.begins());
+                }
                 let stop = stop.child();
                 let retired =
                     self.retired.get(&key.0).map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });

@@ -206,6 +206,7 @@ impl Environment {
             digest_keys: Keys::of_embedded_server(),
             has_trials: true,
             pod: None,
+            leading: None,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());

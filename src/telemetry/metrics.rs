@@ -73,6 +73,8 @@ struct Families {
     loaded_at: Family<Labels, Seconds>,
     trial: Family<Labels, Gauge>,
     trials: Family<Labels, Counter>,
+    leader: Family<Labels, Gauge>,
+    leader_changes: Family<Labels, Counter>,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -118,6 +120,8 @@ impl Default for Metrics {
             loaded_at: register(&mut registry, table::LOADED_AT, Family::default()),
             trial: register(&mut registry, table::TRIAL, Family::default()),
             trials: register(&mut registry, table::TRIALS, Family::default()),
+            leader: register(&mut registry, table::LEADER, Family::default()),
+            leader_changes: register(&mut registry, table::LEADER_CHANGES, Family::default()),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
@@ -267,6 +271,16 @@ impl OperatorMetrics {
     pub fn login(&self, is_failed: bool) {
         let outcome = if is_failed { "failed" } else { "succeeded" };
         self.metrics.0.logins.get_or_create(&labels(table::LOGINS, [&*self.operator, outcome])).inc();
+    }
+
+    /// Sets whether this replica leads.
+    pub fn leading(&self, is_leader: bool) {
+        self.metrics.0.leader.get_or_create(&labels(table::LEADER, [&*self.operator])).set(is_leader.into());
+    }
+
+    /// Counts a change of the leadership of this replica: gained, lost, released.
+    pub fn leadership(&self, change: &str) {
+        self.metrics.0.leader_changes.get_or_create(&labels(table::LEADER_CHANGES, [&*self.operator, change])).inc();
     }
 
     /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.

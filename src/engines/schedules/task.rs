@@ -13,6 +13,7 @@ use crate::cluster::Error;
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::call_safely;
 use crate::engines::events::EngineEvent;
+use crate::engines::leading::Lead;
 use crate::handling::progress::time_between;
 use crate::handling::schedule::{CronSchedule, Phase, Step};
 use crate::handling::timer::{MAX_TICK_SLEEP, Now};
@@ -63,11 +64,19 @@ pub(super) struct Ends {
     pub stop: Stop,
     /// The schedule is not declared any more: a running call ends by itself.
     pub retired: Stop,
+    /// Whether this replica leads.
+    pub lead: Lead,
+    /// The term, after which another replica runs the schedule: a running call is cancelled at once.
+    pub term: u64,
 }
 
 impl Ends {
     fn is_requested(&self) -> bool {
-        self.stop.is_requested() || self.retired.is_requested()
+        self.stop.is_requested() || self.retired.is_requested() || self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.lead.holds(Some(self.term))
     }
 
     async fn requested(&self) {
@@ -75,6 +84,7 @@ impl Ends {
             biased;
             () = self.stop.requested() => {}
             () = self.retired.requested() => {}
+            () = self.lead.ended(self.term) => {}
         }
     }
 }
@@ -280,8 +290,14 @@ impl Task {
         };
         let mut called = std::pin::pin!(call_safely(&*self.context.scripts, &self.handler, call));
         let timeout = async {
-            self.ends.stop.requested().await;
-            tokio::time::sleep(self.context.exit_timeout).await;
+            let at_exit = async {
+                self.ends.stop.requested().await;
+                tokio::time::sleep(self.context.exit_timeout).await;
+            };
+            tokio::select! {
+                () = at_exit => {}
+                () = self.ends.lead.ended(self.ends.term) => {}
+            }
         };
         tokio::select! {
             biased;
@@ -294,6 +310,9 @@ impl Task {
     /// Stores what is not stored yet.
     async fn finish(&self) {
         let Memory::Unsaved(done_until) = self.memory else { return };
+        if self.ends.is_lost() {
+            return;
+        }
         let failure = match tokio::time::timeout(self.context.exit_timeout, self.save(done_until)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.chain(),

@@ -150,8 +150,16 @@ pub(super) const TRIALS: Description = counter(
     "Ended trials of revisions by outcome: promoted; replaced or withdrawn by changes of the files; rolled back because of errors, writes, or time",
 );
 
+pub(super) const LEADER: Description =
+    gauge("kopfd_leader", &["operator"], "1 while this replica leads, 0 while it stands by; only with `--leader-elect`");
+pub(super) const LEADER_CHANGES: Description = counter(
+    "kopfd_leader_changes_total",
+    &["operator", "change"],
+    "Changes of the leadership of this replica: gained, lost, released; only with `--leader-elect`",
+);
+
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 34] = [
+pub const TABLE: [Description; 36] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -186,4 +194,6 @@ pub const TABLE: [Description; 34] = [
     LOADED_AT,
     TRIAL,
     TRIALS,
+    LEADER,
+    LEADER_CHANGES,
 ];

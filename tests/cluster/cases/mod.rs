@@ -9,6 +9,7 @@ mod fields;
 mod kinds;
 mod loops;
 mod metrics;
+mod replicas;
 mod sameness;
 mod scenarios;
 mod secrets;
@@ -36,6 +37,7 @@ pub(crate) fn all() -> Vec<Case> {
         steps::CASES,
         trouble::CASES,
         takeover::CASES,
+        replicas::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,
