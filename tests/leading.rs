@@ -40,6 +40,7 @@ use tokio::time::Instant;
 
 use super::world::api_server::{api_server, spawn_controllers};
 use super::world::in_virtual_time;
+use super::world::log::collect_messages;
 
 const OBJECTS: usize = 200;
 
@@ -60,6 +61,7 @@ spec:
   resources:
     - resource: v1/configmaps
       script: main.rhai
+      labels: {app: tested}
       handlers:
         - {on: create, fn: first}
         - {on: create, fn: second}
@@ -78,7 +80,7 @@ fn first() { sleep(0.02); }
 fn second() { sleep(0.3); }
 fn third() { sleep(0.05); }
 fn by_number(body) { return entry(body.data.n, 1); }
-fn follow(stopped) { while !stopped { sleep(5.0); } }
+fn follow(stopped) { while !stopped.wait(5) {} }
 fn tick() {}
 ";
 
@@ -267,7 +269,7 @@ impl Cluster {
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         spawn_controllers(&api, &mut tasks, &stop);
-        let object = |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{number}")}, "data": {"n": "0"}});
+        let object = |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{number}"), "labels": {"app": "tested"}}, "data": {"n": "0"}});
         bootstrap::apply(&api, (0..OBJECTS).map(object).collect()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("operator.yaml"), MANIFEST).unwrap();
@@ -375,6 +377,7 @@ impl Cluster {
 fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_stored() {
     let change_overs = std::env::var("KOPFD_CHANGE_OVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(CHANGE_OVERS);
     in_virtual_time(async {
+        let (messages, _guard) = collect_messages(tracing::Level::WARN);
         let mut cluster = Cluster::start().await;
         let (mut leader, _) = cluster.leader("", Duration::from_secs(5)).await;
         for round in 0..change_overs {
@@ -402,7 +405,8 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
                 }
             };
             let (next, took) = cluster.leader(&leader, Duration::from_secs(30)).await;
-            assert!(took <= limit, "{leader} was {name}, and {next} has followed after {took:?}: {:?}", cluster.violations.lock());
+            assert!(took <= limit, "{leader} was {name}, and {next} has followed after {took:?}: {:#?}", messages.lock());
+            messages.lock().clear();
             assert!(cluster.violations.lock().is_empty(), "{leader} was {name}: {:#?}", cluster.violations.lock());
             let replica = &cluster.replicas[&leader];
             replica.wire.is_cut_for_leases.store(false, Ordering::SeqCst);
@@ -429,7 +433,10 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
             }
         }
         let repeated = calls.values().filter(|count| **count > 1).count();
-        println!("{change_overs} change-overs: {} calls, of which {repeated} were repeated, since their success was not stored", calls.len());
+        println!(
+            "{change_overs} change-overs: {} calls, of which {repeated} were repeated, since their success was not stored",
+            calls.len()
+        );
         for (identity, replica) in &cluster.replicas {
             let index = replica.monitor.indexes()["demo"].get("by_number").unwrap().objects();
             assert_eq!(index, OBJECTS, "the index of {identity} is warm");

@@ -42,7 +42,8 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// How to name the Leases of several operators.
-const LEASE_HINT: &str = "leave the option out: each operator has a Lease with its own name; or run the operators in processes of their own";
+const LEASE_HINT: &str =
+    "leave the option out: each operator has a Lease with its own name; or run the operators in processes of their own";
 
 /// How to make times valid.
 const TIMING_HINT: &str = "the defaults are --lease-duration=15s --renew-deadline=10s --retry-period=2s; the lease duration must be longer than the renew deadline, and that longer than 1.2 times the retry period";

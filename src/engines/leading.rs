@@ -43,4 +43,4 @@ pub trait Led: Send + Sync {
 }
 
 /// How long everything that is being handled may continue when the leader exits: another replica takes over within a second.
-pub const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_millis(400);

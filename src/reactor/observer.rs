@@ -709,9 +709,30 @@ impl<W: Effects + 'static> Observer<W> {
 
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
+        if self.declared.lead.is_elected() {
+            // The next leader lists all objects.
+            kinds.iter().for_each(|kind| kind.queues.discard());
+        }
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
         // Objects wait for their daemons, so both end together.
-        tokio::join!(futures::future::join_all(ends), self.world.end_background());
+        let (ended, limit) = (Stop::new(), Instant::now() + self.declared.exit_timeout);
+        let workers = async {
+            futures::future::join_all(ends).await;
+            ended.request("the workers have ended");
+        };
+        let background = async {
+            self.world.end_background().await;
+            if !self.declared.lead.is_elected() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = ended.requested() => {}
+                // A write that begins now may not be answered before the workers are dropped.
+                () = tokio::time::sleep_until(limit) => self.declared.lead.close(),
+            }
+        };
+        tokio::join!(workers, background);
         self.tasks.finish(self.declared.exit_timeout).await;
     }
 }

@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use crate::engines::effects::Effects;
 use crate::engines::leading::{LeadingView, Seen};
 use crate::engines::metrics::MetricsSink;
-use crate::engines::status::{HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus};
+use crate::engines::status::{
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus,
+};
 use crate::engines::tally::Tally;
 use crate::handling::Handler;
 use crate::handling::trial::SideCounts;

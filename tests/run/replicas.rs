@@ -211,7 +211,8 @@ impl Pair {
 
     /// Waits until another replica leads, and returns the time since a moment.
     fn taken_over(&self, leader: &str, since: Instant) -> Duration {
-        let is_other = |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty() && pod_of(holder) != leader);
+        let is_other =
+            |lease: &Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty() && pod_of(holder) != leader);
         while !is_other(&self.lease()) {
             let printed: Vec<String> = self.replicas.values().map(Replica::printed).collect();
             assert!(since.elapsed() < LIMIT, "nobody has followed {leader}: {}", printed.join("\n"));

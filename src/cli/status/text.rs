@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::{counted, enumerated};
-use crate::engines::status::{HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts};
+use crate::engines::status::{
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts,
+};
 
 /// Returns the state of a process as text.
 pub(super) fn of(status: &ProcessStatus, at: &str) -> String {
@@ -59,7 +61,10 @@ fn of_election(leading: &LeadingStatus) -> String {
         holder if holder == identity => "it leads".to_owned(),
         holder => format!("{holder} leads"),
     };
-    format!("{role} {identity}: {leader} by the lease {lease}, after {}", counted(usize::try_from(*transitions).unwrap_or_default(), "change"))
+    format!(
+        "{role} {identity}: {leader} by the lease {lease}, after {}",
+        counted(usize::try_from(*transitions).unwrap_or_default(), "change")
+    )
 }
 
 fn of_side(side: &SideStatus) -> String {
@@ -139,7 +144,10 @@ mod tests {
         assert_eq!(of_election(&leading), "standby a_1: b_2 leads by the lease ops/demo, after 3 changes");
         let own = LeadingStatus { role: text("leader"), holder: text("a_1"), transitions: 1, ..leading.clone() };
         assert_eq!(of_election(&own), "leader a_1: it leads by the lease ops/demo, after 1 change");
-        assert_eq!(of_election(&LeadingStatus { holder: text(""), ..leading.clone() }), "standby a_1: nobody leads by the lease ops/demo, after 3 changes");
+        assert_eq!(
+            of_election(&LeadingStatus { holder: text(""), ..leading.clone() }),
+            "standby a_1: nobody leads by the lease ops/demo, after 3 changes"
+        );
         let shown = of_operator(&OperatorStatus { leading: Some(leading), ..operator() });
         assert!(shown.contains("\n  standby a_1: b_2 leads"), "{shown}");
     }

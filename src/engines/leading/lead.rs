@@ -1,7 +1,7 @@
 //! Whether this replica leads, for everything that handles or writes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -35,6 +35,8 @@ struct Inner {
     begun: watch::Sender<u64>,
     /// What is being handled.
     duties: watch::Sender<usize>,
+    /// Whether no new writes are begun, since the Lease is about to be released.
+    is_closing: AtomicBool,
     /// When a write has ended without an answer last, in nanoseconds of the uptime; 0 for never.
     unanswered_at: AtomicU64,
 }
@@ -57,6 +59,7 @@ impl Lead {
             until: AtomicU64::new(until),
             begun: watch::Sender::new(PERMANENT),
             duties: watch::Sender::new(0),
+            is_closing: AtomicBool::new(false),
             unanswered_at: AtomicU64::new(0),
         }))
     }
@@ -116,6 +119,11 @@ impl Lead {
         self.holds(term).then_some(duty)
     }
 
+    /// Lets no new writes begin, and those in flight end: the Lease is about to be released.
+    pub fn close(&self) {
+        self.0.is_closing.store(true, Ordering::SeqCst);
+    }
+
     /// Begins a term that ends at a time of the uptime.
     pub(super) fn begin(&self, until: Duration) -> u64 {
         let term = *self.0.begun.borrow() + 1;
@@ -166,7 +174,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Fence for Lead {
     fn is_open(&self) -> bool {
-        self.term().is_some()
+        self.term().is_some() && !self.0.is_closing.load(Ordering::SeqCst)
     }
 
     fn closed(&self) -> BoxFuture<'_, ()> {
@@ -255,6 +263,17 @@ mod tests {
         };
         tokio::join!(ended, end);
         assert_eq!(lead.0.clock.as_ref().unwrap().uptime(), seconds(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_a_release_no_write_begins_and_those_in_flight_end() {
+        let lead = lead();
+        let term = lead.begin(seconds(10));
+        lead.close();
+        assert!(!lead.is_open() && lead.holds(Some(term)));
+        assert!(tokio::time::timeout(seconds(1), lead.closed()).await.is_err());
+        lead.end();
+        lead.closed().await;
     }
 
     #[tokio::test(start_paused = true)]

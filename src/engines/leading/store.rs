@@ -107,8 +107,12 @@ impl LeaseStore {
 
     async fn watch(&self, version: &str) -> Result<ByteStream, Error> {
         let selector = format!("metadata.name={}", self.name);
-        let mut parameters =
-            vec![("watch", "true"), ("fieldSelector", selector.as_str()), ("timeoutSeconds", STREAM_TIME), ("allowWatchBookmarks", "false")];
+        let mut parameters = vec![
+            ("watch", "true"),
+            ("fieldSelector", selector.as_str()),
+            ("timeoutSeconds", STREAM_TIME),
+            ("allowWatchBookmarks", "false"),
+        ];
         if !version.is_empty() {
             parameters.push(("resourceVersion", version));
         }

@@ -203,7 +203,11 @@ impl Task {
             // The process may have been stopped for a long time.
             if began >= over {
                 let because = failure.map(|failure| format!(": {failure}")).unwrap_or_default();
-                return End::Lost(format!("the lease {} was not renewed for {} seconds{because}", self.lease(), timing.renew_deadline.as_secs_f64()));
+                return End::Lost(format!(
+                    "the lease {} was not renewed for {} seconds{because}",
+                    self.lease(),
+                    timing.renew_deadline.as_secs_f64()
+                ));
             }
             next = began + timing.retry_period;
             match tokio::time::timeout(over - began, self.renew()).await {

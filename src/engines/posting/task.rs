@@ -61,8 +61,7 @@ pub fn queue(posting: Posting) -> (Poster, Queue) {
     let posting: Current = Arc::new(RwLock::new(Arc::new(posting)));
     let (sender, events) = mpsc::channel(CAPACITY);
     let (lost, pending) = (Arc::default(), watch::Sender::new(0));
-    let poster =
-        Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost), pending: pending.clone(), fence: None };
+    let poster = Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost), pending: pending.clone(), fence: None };
     (poster, Queue { posting, events, lost, pending })
 }
 

@@ -155,12 +155,20 @@ impl Task {
 
     /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, or the stop is requested.
     async fn wait(&mut self, left: Duration) {
-        let synced = tokio::select! {
-            biased;
-            () = self.ends.requested() => return,
-            () = tokio::time::sleep(left) => return,
-            synced = self.sync() => synced,
+        let synced = {
+            let mut sync = std::pin::pin!(self.sync());
+            tokio::select! {
+                biased;
+                () = self.ends.requested() => {
+                    // A write of the leader that is cut off would keep it from releasing its Lease.
+                    let is_written = self.ends.lead.is_elected() && matches!(self.memory, Memory::Unsaved(_));
+                    if is_written { tokio::time::timeout(self.context.exit_timeout, sync).await.ok() } else { None }
+                }
+                () = tokio::time::sleep(left) => None,
+                synced = &mut sync => Some(synced),
+            }
         };
+        let Some(synced) = synced else { return };
         match synced {
             Synced::Read(record) => self.recall(record.as_ref()),
             Synced::Saved => self.remember(Memory::Saved),
