@@ -70,7 +70,10 @@ spec:
         - {on: update, fn: second}
         - {on: update, fn: third}
       indexes: [{fn: by_number}]
-      daemons: [{fn: follow}]
+";
+
+/// What the manifest has besides, for the tests of daemons and schedules.
+const DAEMONS: &str = "      daemons: [{fn: follow}]
   schedules:
     - {id: tick, cron: '* * * * *', missed: once, fn: tick, script: main.rhai}
 ";
@@ -264,7 +267,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start() -> Self {
+    async fn start(more: &str) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
@@ -272,7 +275,7 @@ impl Cluster {
         let object = |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{number}"), "labels": {"app": "tested"}}, "data": {"n": "0"}});
         bootstrap::apply(&api, (0..OBJECTS).map(object).collect()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("operator.yaml"), MANIFEST).unwrap();
+        std::fs::write(folder.path().join("operator.yaml"), format!("{MANIFEST}{more}")).unwrap();
         std::fs::write(folder.path().join("main.rhai"), SCRIPT).unwrap();
         let violations: Arc<Mutex<Vec<String>>> = Arc::default();
         let calls = Calls {
@@ -327,7 +330,7 @@ impl Cluster {
         loop {
             match holder(&self.api) {
                 Some(holder) if holder != before => return (holder, began.elapsed()),
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
             }
             assert!(began.elapsed() < limit, "nobody has followed {before:?} within {limit:?}: {:?}", self.violations.lock());
         }
@@ -378,7 +381,7 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
     let change_overs = std::env::var("KOPFD_CHANGE_OVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(CHANGE_OVERS);
     in_virtual_time(async {
         let (messages, _guard) = collect_messages(tracing::Level::WARN);
-        let mut cluster = Cluster::start().await;
+        let mut cluster = Cluster::start("").await;
         let (mut leader, _) = cluster.leader("", Duration::from_secs(5)).await;
         for round in 0..change_overs {
             cluster.change(round).await;
@@ -448,7 +451,7 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
 #[test]
 fn only_the_leader_runs_daemons_and_no_tick_of_a_schedule_is_lost() {
     in_virtual_time(async {
-        let mut cluster = Cluster::start().await;
+        let mut cluster = Cluster::start(DAEMONS).await;
         let (leader, _) = cluster.leader("", Duration::from_secs(5)).await;
         cluster.settle().await;
         let daemons = |cluster: &Cluster| {
@@ -489,7 +492,7 @@ fn only_the_leader_runs_daemons_and_no_tick_of_a_schedule_is_lost() {
 #[test]
 fn a_replica_that_was_cut_off_can_lead_again() {
     in_virtual_time(async {
-        let mut cluster = Cluster::start().await;
+        let mut cluster = Cluster::start("").await;
         let (leader, _) = cluster.leader("", Duration::from_secs(5)).await;
         cluster.settle().await;
         cluster.replicas[&leader].wire.is_cut.store(true, Ordering::SeqCst);

@@ -13,8 +13,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues,
 ];
 
-const LEASE_DURATION: Duration = Duration::from_secs(6);
-const RETRY_PERIOD: Duration = Duration::from_millis(500);
+const LEASE_DURATION: Duration = Duration::from_secs(10);
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 /// A replica with a proxy that records its writes.
 struct Replica {
@@ -34,7 +34,7 @@ impl<'a> Replicas<'a> {
         let kind = context.thing();
         let handlers = ["first", "second", "third"].map(|id| Handler::on("create", id));
         let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &handlers);
-        let options = ["--leader-elect", "--lease=elected", "--lease-duration=6s", "--renew-deadline=3s", "--retry-period=500ms"];
+        let options = ["--leader-elect", "--lease=elected", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"];
         let options = options.map(str::to_owned).into_iter().chain([format!("--lease-namespace={}", context.namespace)]).collect();
         Self { context, kind, launch: Launch { options, ..launch } }
     }
@@ -113,7 +113,7 @@ fn replicas_hand_over_at_a_signal_and_follow_a_killed_leader(context: &TestConte
     context.eventually("the third one leads", || three.leads_as(&third).then_some(()));
     replicas.handle("after-kill");
     let spec = replicas.lease().expect("there is a Lease")["spec"].clone();
-    assert_eq!((&spec["leaseTransitions"], &spec["leaseDurationSeconds"]), (&json!(2), &json!(6)), "{spec}");
+    assert_eq!((&spec["leaseTransitions"], &spec["leaseDurationSeconds"]), (&json!(2), &json!(10)), "{spec}");
 }
 
 fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues(context: &TestContext<'_>) {
