@@ -93,6 +93,7 @@ enum End {
 impl Task {
     async fn run(mut self, stop: Stop) {
         self.publish(Role::Standby);
+        self.campaign.metrics.leading(false);
         loop {
             let renewed = tokio::select! {
                 biased;
