@@ -451,6 +451,8 @@ mod tests {
         operator.loaded("abc", jiff::Timestamp::from_second(60).unwrap());
         operator.trial_began("def");
         operator.trial_ended("abc", "promoted");
+        operator.leading(true);
+        operator.leadership("gained");
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");
