@@ -489,10 +489,8 @@ impl Client {
     }
 
     async fn send_once(&self, connection: &Connection, request: &Request, fence: Option<&Fenced>) -> Result<Response, Error> {
-        let _permit = match self.is_urgent {
-            true => None,
-            false => Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed")),
-        };
+        let _permit =
+            if self.is_urgent { None } else { Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed")) };
         in_time(self.settings().networking.request_timeout, async {
             let answer = send(&*connection.calls, request, fence, false).await?;
             let (status, headers) = (answer.status, answer.headers);

@@ -144,7 +144,7 @@ async fn changed(signal: Option<&mut watch::Receiver<u64>>) {
         None => false,
     };
     if !is_changed {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

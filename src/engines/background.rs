@@ -206,7 +206,9 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     pub async fn suspend(&self) {
         self.0.registry.set_halt(Some(StopReason::Pausing));
         let objects: Vec<_> = self.0.objects.lock().drain().map(|(_, object)| object).collect();
-        objects.iter().for_each(|object| drop(object.leave()));
+        for object in objects {
+            drop(object.leave());
+        }
         for task in self.0.registry.all() {
             task.stopped.raise(StopFlag::OperatorPausing);
             task.cancel();

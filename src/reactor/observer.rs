@@ -711,7 +711,9 @@ impl<W: Effects + 'static> Observer<W> {
         let kinds: Vec<_> = self.served.values().cloned().collect();
         if self.declared.lead.is_elected() {
             // The next leader lists all objects.
-            kinds.iter().for_each(|kind| kind.queues.discard());
+            for kind in &kinds {
+                kind.queues.discard();
+            }
         }
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
         // Objects wait for their daemons, so both end together.

@@ -102,7 +102,7 @@ impl LeaseStore {
             return;
         }
         *changes = None;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn watch(&self, version: &str) -> Result<ByteStream, Error> {

@@ -211,7 +211,7 @@ impl Task {
                 ));
             }
             next = began + timing.retry_period;
-            match tokio::time::timeout(over - began, self.renew()).await {
+            match tokio::time::timeout(over.saturating_sub(began), self.renew()).await {
                 Ok(Ok(true)) => {
                     if self.campaign.lead.extend(began + timing.renew_deadline) {
                         (renewed, failure) = (began, None);
@@ -234,8 +234,8 @@ impl Task {
     /// Renews the Lease. Returns false if it has to be tried again at once, since the Lease was not as expected.
     async fn renew(&mut self) -> Result<bool, Error> {
         match self.write().await {
-            Ok(()) => return Ok(true),
-            Err(error) if !matches!(error.status(), Some(404 | 409)) => return Err(error),
+            Ok(()) => Ok(true),
+            Err(error) if !matches!(error.status(), Some(404 | 409)) => Err(error),
             Err(error) => {
                 let before = self.stored.take();
                 let stored = self.store.get(self.request_limit()).await.inspect_err(|_| self.stored = before)?;
