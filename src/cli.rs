@@ -31,6 +31,7 @@ mod manifests;
 mod memory;
 mod output;
 mod peering;
+mod replicas;
 mod run;
 mod runtime;
 mod status;

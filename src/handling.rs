@@ -21,6 +21,7 @@ pub mod handler;
 pub mod index;
 pub mod index_key;
 pub mod indexing;
+pub mod leading;
 pub mod lifecycle;
 pub mod lists;
 pub mod matcher;

@@ -7,6 +7,7 @@ pub mod digests;
 pub mod essence;
 mod fields;
 pub mod key;
+pub mod lease;
 pub mod peering;
 pub mod record;
 pub mod schedule;

@@ -4,6 +4,7 @@ mod closed_loop;
 mod in_process;
 mod indexing;
 mod layering;
+mod leading;
 mod manifests;
 mod observing;
 mod posting;

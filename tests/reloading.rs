@@ -149,6 +149,7 @@ impl Cluster {
             pod: pod.map(str::to_owned),
             admission: kopfd::reactor::Admission::default(),
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
+            leading: None,
         };
         let (reloader, reloads) = reload::channel();
         let serving = Box::pin(operator::serve(load(folder.path(), script), access, shared, reloads, stop.clone()));

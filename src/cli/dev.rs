@@ -150,6 +150,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         pod: None,
         admission,
         peering: ProcessPeering::of("kopfd-dev"),
+        leading: None,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

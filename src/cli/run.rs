@@ -9,6 +9,7 @@ use tracing::{error, info, warn};
 
 use crate::cluster::config;
 use crate::engines::endpoints::server::Server;
+use crate::engines::leading::LeadingOptions;
 use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
@@ -26,6 +27,7 @@ use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{print_error, print_error_with_hint};
 use super::peering::PeeringOptions;
+use super::replicas::ReplicaOptions;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
@@ -67,6 +69,9 @@ pub(super) struct Options {
     /// Options of peering.
     #[command(flatten)]
     pub peering: PeeringOptions,
+    /// Options of replicas.
+    #[command(flatten)]
+    pub replicas: ReplicaOptions,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -186,6 +191,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
         }
     };
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
+    let leading = match options.replicas.leading(&operators, pod().as_deref()) {
+        Ok(leading) => leading,
+        Err((problem, hint)) => {
+            print_error_with_hint(&problem, hint);
+            return USAGE_ERROR;
+        }
+    };
     let keys = match options.digest_keys(&operators) {
         Ok(keys) => keys,
         Err((problem, hint)) => {
@@ -198,13 +210,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve((operators, paths, files), options, (scope, keys), clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths, files), options, (scope, keys, leading), clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
 async fn serve(
     (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
     options: &Options,
-    (scope, digest_keys): (Scope, Keys),
+    (scope, digest_keys, leading): (Scope, Keys, Option<LeadingOptions>),
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
@@ -238,6 +250,7 @@ async fn serve(
         pod: pod(),
         admission: Admission::default(),
         peering,
+        leading,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

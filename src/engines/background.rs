@@ -31,7 +31,7 @@ use crate::handling::trial::TrialScope;
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
 use crate::object::{Body, EventKind, Resource};
-use crate::script::{LiveBody, Object, Stopped, Subject};
+use crate::script::{LiveBody, Object, StopFlag, Stopped, Subject};
 use crate::telemetry::object_span;
 
 use object::{ObjectTasks, Replacement, TaskIds};
@@ -57,6 +57,8 @@ struct Shared<W: Effects> {
     objects: Mutex<HashMap<Arc<str>, Arc<ObjectTasks>>>,
     registry: Arc<Registry>,
     tasks: TaskGroup,
+    /// How long tasks beyond their limits may continue at the exit.
+    hung_timeout: Mutex<Duration>,
     /// The beginning of the time of schedules.
     origin: Instant,
 }
@@ -69,6 +71,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             objects: Mutex::default(),
             registry: Arc::default(),
             tasks: TaskGroup::default(),
+            hung_timeout: Mutex::new(HUNG_TASK_TIMEOUT),
             origin: Instant::now(),
         }))
     }
@@ -205,10 +208,31 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         self.0.registry.set_halt(None);
     }
 
+    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is written any more.
+    /// Until [`Self::resume`], none is started.
+    pub async fn suspend(&self) {
+        self.0.registry.set_halt(Some(StopReason::Pausing));
+        let objects: Vec<_> = self.0.objects.lock().drain().map(|(_, object)| object).collect();
+        for object in objects {
+            drop(object.leave());
+        }
+        for task in self.0.registry.all() {
+            task.stopped.raise(StopFlag::OperatorPausing);
+            task.cancel();
+        }
+        self.0.tasks.settle(Duration::MAX).await;
+    }
+
+    /// Sets how long tasks that do not end within their limits may continue when the operator exits.
+    pub fn limit_exit(&self, limit: Duration) {
+        *self.0.hung_timeout.lock() = limit;
+    }
+
     /// Stops all tasks, since the operator exits. Tasks that do not end within their limits are cancelled at last.
     pub async fn end(&self) {
         self.halt(StopReason::Exiting).await;
-        if !self.0.tasks.settle(HUNG_TASK_TIMEOUT).await {
+        let hung_timeout = *self.0.hung_timeout.lock();
+        if !self.0.tasks.settle(hung_timeout).await {
             self.0.registry.all().iter().for_each(|task| task.cancel());
             self.0.tasks.settle(CANCELLATION).await;
         }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engines::leading::PERMANENT;
 use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
 use crate::telemetry::KindMetrics;
@@ -25,12 +26,14 @@ pub struct Event {
     pub raw: Arc<str>,
     /// Blocks the readiness of the indexes until the object is indexed, or the last copy of the event is dropped.
     pub blocker: Option<Arc<Blocker>>,
+    /// The term of the leadership in which it was received; `None` if this replica did not lead, and the event is only indexed.
+    pub term: Option<u64>,
 }
 
 impl Event {
-    /// Returns an event that blocks nothing.
+    /// Returns an event that blocks nothing, of an operator without an election.
     pub fn new(event_kind: EventKind, raw: impl Into<Arc<str>>) -> Self {
-        Self { event_kind, raw: raw.into(), blocker: None }
+        Self { event_kind, raw: raw.into(), blocker: None, term: Some(PERMANENT) }
     }
 
     /// Ends the blocking of the readiness.

@@ -34,6 +34,7 @@ use super::worker::WorkerSettings;
 use crate::engines::admission::reviewer::WebhookKinds;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
+use crate::engines::leading::Lead;
 use crate::engines::pause::Pause;
 use crate::engines::peering::Peerings;
 use crate::engines::readiness::{Blocker, Readiness};
@@ -97,6 +98,8 @@ pub struct Declared {
     pub pause: Pause,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
+    /// Whether this replica leads: only then, objects are handled.
+    pub lead: Lead,
 }
 
 /// Runs the watches of one operator.
@@ -664,6 +667,7 @@ impl<W: Effects + 'static> Observer<W> {
             .with_monitor(declared.monitor.clone())
             .with_health(declared.health.clone())
             .measured(declared.metrics.kind(&resource.to_string()))
+            .led_by(&declared.lead)
             .with_stop(&self.worker_stop)
     }
 
@@ -697,6 +701,9 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(watcher) => {
                 let mut watcher = watcher.with_revisits(self.revisits.subscribe());
+                if self.declared.lead.is_elected() {
+                    watcher = watcher.with_relists(self.declared.lead.begins());
+                }
                 let (stop, pause, client) = (stop.child(), self.declared.pause.clone(), self.client.clone());
                 let retired =
                     self.retired.get(&key.0).map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });
@@ -762,10 +769,33 @@ impl<W: Effects + 'static> Observer<W> {
 
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
+        if self.declared.lead.is_elected() {
+            // The next leader lists all objects.
+            for kind in &kinds {
+                kind.queues.discard();
+            }
+        }
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
         let newest = self.revisions.newest();
         // Objects wait for their daemons, so both end together.
-        tokio::join!(futures::future::join_all(ends), newest.world.end_background());
+        let (ended, limit) = (Stop::new(), Instant::now() + self.declared.exit_timeout);
+        let workers = async {
+            futures::future::join_all(ends).await;
+            ended.request("the workers have ended");
+        };
+        let background = async {
+            newest.world.end_background().await;
+            if !self.declared.lead.is_elected() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = ended.requested() => {}
+                // A write that begins now may not be answered before the workers are dropped.
+                () = tokio::time::sleep_until(limit) => self.declared.lead.close(),
+            }
+        };
+        tokio::join!(workers, background);
         self.tasks.finish(self.declared.exit_timeout).await;
         // Last: until then peers must not begin.
         if let Some(peerings) = self.peerings.take() {

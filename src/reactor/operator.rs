@@ -46,6 +46,7 @@ use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
+use crate::engines::leading::{Campaign, Election, HANDOVER_TIMEOUT, Lead, LeadingOptions, LeadingView, Led};
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
 use crate::engines::peering::{Conflict, Overrides, PeeringContext, Peerings, ProcessPeering};
@@ -58,6 +59,9 @@ use crate::telemetry::{Metrics, OperatorMetrics};
 
 /// Time limit of the end of the posting of Events: for the queued ones, and for a request that is not answered.
 const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the leader posts its queued Events before another replica takes over.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -94,6 +98,8 @@ pub struct Shared {
     pub admission: Admission,
     /// What the process says about itself to the peers of its operators.
     pub peering: ProcessPeering,
+    /// How the replicas of each operator elect their leader; without it, this process handles.
+    pub leading: Option<LeadingOptions>,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -258,6 +264,7 @@ struct Started {
     poster: Poster,
     posted: Queue,
     counted: Arc<MetricsSink>,
+    lead: Lead,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -277,7 +284,14 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
     let (poster, posted) = posting::queue(settings.posting.clone());
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
+    let lead = shared.leading.as_ref().map_or_else(Lead::permanent, |_| Lead::elected(shared.clock.clone()));
+    let api_with = |client, poster| ScriptApi::new(ObjectClient::new(client, name), Arc::clone(&kinds), poster).logged_by(log.clone());
+    let mut api = api_with(client.clone(), poster.clone());
+    let mut led_poster = poster.clone();
+    if lead.is_elected() {
+        led_poster = poster.fenced(Arc::new(lead.clone()));
+        api = api_with(client.fenced(Arc::new(lead.clone())), led_poster.clone()).beside(api);
+    }
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
     let revision = operator.revision(&program);
@@ -299,13 +313,13 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     }
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
     let counted = Arc::new(MetricsSink::new(metrics));
-    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(poster.clone())));
+    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(led_poster)));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted })
+    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -337,7 +351,7 @@ async fn run(
     let functions = Mutex::new(Functions::of(&operator));
     let webhook_kinds = reload::webhook_kinds(&operator);
     let Operator { name, defaults, schedules, webhooks, .. } = operator;
-    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -354,23 +368,35 @@ async fn run(
     let pause = Pause::default();
     let health = endpoints.health.of_operator(&pause);
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
-    let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
+    let writer = if lead.is_elected() { client.fenced(Arc::new(lead.clone())) } else { client.clone() };
+    let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
     let review_calls = Arc::clone(&calls);
     let (clock, review_events) = (shared.clock.clone(), events.clone());
+    let election = shared.leading.as_ref().map(|options| {
+        effects.background().iter().for_each(|background| background.limit_exit(HANDOVER_TIMEOUT));
+        let (operator, view) = (name.clone(), LeadingView::default());
+        let led = Arc::clone(&effects) as Arc<dyn Led>;
+        let (client, clock, lead, metrics) = (client.clone(), shared.clock.clone(), lead.clone(), metrics.clone());
+        let campaign = Campaign { operator, client, clock, lead, led, metrics, view: view.clone() };
+        (Election::start(options, campaign), view)
+    });
+    let (election, leading) = election.unzip();
+    let exit_limit = if lead.is_elected() { HANDOVER_TIMEOUT } else { Duration::MAX };
     let schedule_context = ScheduleContext {
         scripts: calls,
         clock: shared.clock.clone(),
         pause: pause.clone(),
         events,
+        lead: lead.clone(),
         readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
         metrics: metrics.clone(),
-        store: ScheduleStore::new(client.clone(), &name),
+        store: ScheduleStore::new(writer, &name),
         settings: activities.settings(),
         default_backoff: settings.execution.default_backoff,
         error_delays: settings.queueing.error_delays.clone().into(),
-        exit_timeout: settings.queueing.exit_timeout,
+        exit_timeout: settings.queueing.exit_timeout.min(exit_limit),
     };
     let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
     let peerings = peerings(&name, &settings, &shared, &client, &pause);
@@ -386,6 +412,8 @@ async fn run(
         health,
         pause: pause.clone(),
         metrics: metrics.clone(),
+        exit_timeout: settings.queueing.exit_timeout.min(exit_limit),
+        lead,
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]
@@ -420,6 +448,7 @@ async fn run(
         pause,
         trial: Mutex::default(),
         rolled_back: Mutex::default(),
+        leading,
     });
     let _listed = endpoints.board.list(&name, Arc::clone(&status) as Arc<dyn StatusSource>);
     let reviews_client = client.clone();
@@ -475,6 +504,10 @@ async fn run(
     let reviewed = if reviews.is_terminated() { Ok(()) } else { reviews.await };
     running.end_trial();
     running.schedules.finish().await;
+    if let Some(election) = election {
+        running.poster.flush(FLUSH_TIMEOUT).await;
+        election.end().await;
+    }
     served.and(reviewed.map_err(|source| ServeError::Admission { operator: name, source }))
 }
 
@@ -745,6 +778,7 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         health: Health::default(),
         pause: Pause::default(),
         metrics: OperatorMetrics::default(),
+        lead: Lead::permanent(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings::of(settings)),
         worker_limit: queueing.worker_limit,

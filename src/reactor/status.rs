@@ -8,9 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::engines::effects::Effects;
+use crate::engines::leading::{LeadingView, Seen};
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
-use crate::engines::status::{HandlerStatus, KindStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus};
+use crate::engines::status::{
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus,
+};
 use crate::engines::tally::Tally;
 use crate::handling::Handler;
 use crate::handling::trial::SideCounts;
@@ -44,6 +47,8 @@ pub(super) struct LiveStatus<W: Effects> {
     pub trial: Mutex<Option<TrialView>>,
     /// The revision that was rolled back last.
     pub rolled_back: Mutex<Option<RolledBack>>,
+    /// The election of the leader, if there is one.
+    pub leading: Option<LeadingView>,
 }
 
 /// A trial, as it is shown.
@@ -131,8 +136,14 @@ impl<W: Effects + 'static> StatusSource for LiveStatus<W> {
             queues,
             trial: self.trial.lock().as_ref().map(TrialView::now),
             rolled_back: self.rolled_back.lock().clone(),
+            leading: self.leading.as_ref().map(leading),
         }
     }
+}
+
+fn leading(view: &LeadingView) -> LeadingStatus {
+    let Seen { lease, identity, role, holder, transitions } = view.get();
+    LeadingStatus { lease, identity, role: role.as_str().to_owned(), holder: holder.unwrap_or_default(), transitions }
 }
 
 impl<W: Effects> LiveStatus<W> {

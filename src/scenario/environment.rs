@@ -228,6 +228,7 @@ impl Environment {
             pod: None,
             admission: self.admission.clone(),
             peering: ProcessPeering::of(OWN_IDENTITY),
+            leading: None,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());

@@ -229,6 +229,8 @@ impl Context {
             return Err(self.refusal(function));
         }
         let api = self.0.environment.api.clone();
+        let is_of_leader = self.subject().is_none_or(Subject::is_of_leader);
+        let api = api.map(|api| api.of_every_replica().filter(|_| !is_of_leader).unwrap_or(api));
         api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into())
     }
 

@@ -84,6 +84,8 @@ struct Families {
     paused: Family<Labels, Gauge>,
     peers: Family<Labels, Gauge>,
     keep_alive_failures: Family<Labels, Counter>,
+    leader: Family<Labels, Gauge>,
+    leader_changes: Family<Labels, Counter>,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -137,6 +139,8 @@ impl Default for Metrics {
             paused: register(&mut registry, table::PAUSED, Family::default()),
             peers: register(&mut registry, table::PEERS, Family::default()),
             keep_alive_failures: register(&mut registry, table::KEEP_ALIVE_FAILURES, Family::default()),
+            leader: register(&mut registry, table::LEADER, Family::default()),
+            leader_changes: register(&mut registry, table::LEADER_CHANGES, Family::default()),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
@@ -286,6 +290,16 @@ impl OperatorMetrics {
     pub fn login(&self, is_failed: bool) {
         let outcome = if is_failed { "failed" } else { "succeeded" };
         self.metrics.0.logins.get_or_create(&labels(table::LOGINS, [&*self.operator, outcome])).inc();
+    }
+
+    /// Sets whether this replica leads.
+    pub fn leading(&self, is_leader: bool) {
+        self.metrics.0.leader.get_or_create(&labels(table::LEADER, [&*self.operator])).set(is_leader.into());
+    }
+
+    /// Counts a change of the leadership of this replica: gained, lost, released.
+    pub fn leadership(&self, change: &str) {
+        self.metrics.0.leader_changes.get_or_create(&labels(table::LEADER_CHANGES, [&*self.operator, change])).inc();
     }
 
     /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.
@@ -464,6 +478,8 @@ mod tests {
         operator.paused(true);
         operator.peers(1, 0, 2);
         operator.keep_alive_failed();
+        operator.leading(true);
+        operator.leadership("gained");
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::store::ScheduleStore;
 use crate::engines::effects::Scripts;
 use crate::engines::events::EventStream;
+use crate::engines::leading::Lead;
 use crate::engines::pause::Pause;
 use crate::engines::readiness::Readiness;
 use crate::kit::Clock;
@@ -38,4 +39,6 @@ pub struct ScheduleContext {
     pub error_delays: Arc<[Duration]>,
     /// How long a running call may continue when the operator stops.
     pub exit_timeout: Duration,
+    /// Whether this replica leads: only then, functions are called.
+    pub lead: Lead,
 }

@@ -13,6 +13,7 @@ use crate::cluster::Error;
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::call_safely;
 use crate::engines::events::EngineEvent;
+use crate::engines::leading::Lead;
 use crate::handling::progress::time_between;
 use crate::handling::schedule::{CronSchedule, Phase, Step};
 use crate::handling::timer::{MAX_TICK_SLEEP, Now};
@@ -63,11 +64,19 @@ pub(super) struct Ends {
     pub stop: Stop,
     /// The schedule is not declared any more: a running call ends by itself.
     pub retired: Stop,
+    /// Whether this replica leads.
+    pub lead: Lead,
+    /// The term, after which another replica runs the schedule: a running call is cancelled at once.
+    pub term: u64,
 }
 
 impl Ends {
     fn is_requested(&self) -> bool {
-        self.stop.is_requested() || self.retired.is_requested()
+        self.stop.is_requested() || self.retired.is_requested() || self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.lead.holds(Some(self.term))
     }
 
     async fn requested(&self) {
@@ -75,6 +84,7 @@ impl Ends {
             biased;
             () = self.stop.requested() => {}
             () = self.retired.requested() => {}
+            () = self.lead.ended(self.term) => {}
         }
     }
 }
@@ -178,15 +188,25 @@ impl Task {
     /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or the stop is requested.
     async fn wait(&mut self, left: Duration) {
         let mut newest = self.newest.clone();
-        let synced = tokio::select! {
-            biased;
-            () = self.ends.requested() => return,
-            Ok(()) = newest.changed() => return self.follow(),
-            () = self.context.pause.paused() => return,
-            () = tokio::time::sleep(left) => return,
-            synced = self.sync() => synced,
+        let synced = {
+            let mut sync = std::pin::pin!(self.sync());
+            tokio::select! {
+                biased;
+                () = self.ends.requested() => {
+                    // A write of the leader that is cut off would keep it from releasing its Lease.
+                    let is_written = self.ends.lead.is_elected() && matches!(self.memory, Memory::Unsaved(_));
+                    if is_written { tokio::time::timeout(self.context.exit_timeout, sync).await.ok() } else { None }
+                }
+                Ok(()) = newest.changed() => None,
+                () = self.context.pause.paused() => None,
+                () = tokio::time::sleep(left) => None,
+                synced = &mut sync => Some(synced),
+            }
         };
-        self.note_sync(synced);
+        match synced {
+            Some(synced) => self.note_sync(synced),
+            None => self.follow(),
+        }
     }
 
     fn note_sync(&mut self, synced: Synced) {
@@ -325,8 +345,14 @@ impl Task {
         };
         let mut called = std::pin::pin!(call_safely(&*self.context.scripts, &self.handler, call));
         let timeout = async {
-            self.ends.stop.requested().await;
-            tokio::time::sleep(self.context.exit_timeout).await;
+            let at_exit = async {
+                self.ends.stop.requested().await;
+                tokio::time::sleep(self.context.exit_timeout).await;
+            };
+            tokio::select! {
+                () = at_exit => {}
+                () = self.ends.lead.ended(self.ends.term) => {}
+            }
         };
         tokio::select! {
             biased;
@@ -339,6 +365,9 @@ impl Task {
     /// Stores what is not stored yet.
     async fn finish(&self) {
         let Memory::Unsaved(done_until) = self.memory else { return };
+        if self.ends.is_lost() {
+            return;
+        }
         let failure = match tokio::time::timeout(self.context.exit_timeout, self.save(done_until)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.chain(),

@@ -180,8 +180,16 @@ pub(super) const PEERS: Description = gauge(
 pub(super) const KEEP_ALIVE_FAILURES: Description =
     counter("kopfd_peering_keepalive_failures_total", &["operator"], "Keep-alives that could not be written, and were repeated");
 
+pub(super) const LEADER: Description =
+    gauge("kopfd_leader", &["operator"], "1 while this replica leads, 0 while it stands by; only with `--leader-elect`");
+pub(super) const LEADER_CHANGES: Description = counter(
+    "kopfd_leader_changes_total",
+    &["operator", "change"],
+    "Changes of the leadership of this replica: gained, lost, released; only with `--leader-elect`",
+);
+
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 42] = [
+pub const TABLE: [Description; 44] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -224,4 +232,6 @@ pub const TABLE: [Description; 42] = [
     PAUSED,
     PEERS,
     KEEP_ALIVE_FAILURES,
+    LEADER,
+    LEADER_CHANGES,
 ];

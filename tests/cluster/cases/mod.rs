@@ -12,6 +12,7 @@ mod loops;
 mod metrics;
 mod peering;
 mod reload;
+mod replicas;
 mod sameness;
 mod scenarios;
 mod secrets;
@@ -42,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         takeover::CASES,
         admission::CASES,
         peering::CASES,
+        replicas::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,

@@ -96,6 +96,11 @@ impl Operator {
         self.process.kill();
     }
 
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
     /// Stops the operator, and waits for its end.
     pub(crate) fn stop(&self) -> ExitStatus {
         self.process.stop(Duration::from_secs(30))
