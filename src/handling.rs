@@ -27,6 +27,7 @@ pub mod message;
 pub mod outcome;
 pub mod plan;
 pub mod progress;
+pub mod rights;
 pub mod schedule;
 pub mod select;
 pub mod sequence;

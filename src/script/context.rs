@@ -15,6 +15,7 @@ use super::fiber;
 use super::index::Indexes;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::rights::Permissions;
 use super::rng::Rng;
 use super::script_error::Failure;
 use super::shared::SharedData;
@@ -68,6 +69,8 @@ pub(super) struct Environment {
     pub allow: Allow,
     /// The templates, as they were when the scripts were loaded.
     pub templates: Arc<Templates>,
+    /// What the scripts may do in the cluster.
+    pub permissions: Arc<Permissions>,
     /// The importable modules.
     pub modules: Modules,
     /// The memories of objects.
@@ -206,6 +209,11 @@ impl Context {
     /// Returns the allowed access beyond the cluster.
     pub(super) fn allow(&self) -> &Allow {
         &self.0.environment.allow
+    }
+
+    /// Returns what the scripts may do in the cluster.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.0.environment.permissions
     }
 
     /// Returns the credentials of the built-in logins.
@@ -353,6 +361,7 @@ pub(super) mod testing {
             root: "tests".into(),
             allow: Allow::default(),
             templates: Arc::default(),
+            permissions: Arc::new(Permissions::everything()),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
             indexes: Arc::default(),

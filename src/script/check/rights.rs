@@ -1,0 +1,23 @@
+//! Requests of scripts whose rights can neither be seen nor are declared: they would be refused.
+
+use super::report::Report;
+use crate::script::access::{Access, Calls, Kind};
+use crate::script::declaration::Declaration;
+use crate::script::problem::{Problem, Severity};
+
+/// Reports the calls with a computed kind for which `allow.k8s` has no rule.
+pub(super) fn check(calls: &Calls, declaration: &Declaration, report: &mut Report) {
+    let declared = &declaration.allow.k8s;
+    let is_declared = |access: &&Access| access.function.verbs().iter().all(|verb| declared.iter().any(|rule| rule.has_verb(verb)));
+    for access in calls.accesses.iter().filter(|access| access.kind == Kind::Unknown && !is_declared(access)) {
+        let name = access.function.name();
+        let message = format!("the kind of this `k8s::{name}` is computed, so that its rights cannot be known");
+        let verbs = access.function.verbs().join(", ");
+        let subresource = access.function.subresource().map(|subresource| format!("/{subresource}")).unwrap_or_default();
+        let hint = format!(
+            "declare them in the manifest, with the kinds that may occur: `allow: {{k8s: [{{verbs: [{verbs}], resources: [configmaps{subresource}]}}]}}`"
+        );
+        let problem = Problem::at(Severity::Error, access.place.clone(), message);
+        report.add(Problem { length: access.length, hint: Some(hint), ..problem });
+    }
+}
