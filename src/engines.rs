@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod patching;
 pub mod posting;
 pub mod readiness;
+pub mod rights;
 pub mod schedules;
 pub mod settling;
 pub mod status;

@@ -8,6 +8,7 @@ mod manifests;
 mod observing;
 mod posting;
 mod reloading;
+mod rights;
 mod script;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

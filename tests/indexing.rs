@@ -103,6 +103,7 @@ impl Cluster {
             digest_keys: Keys::default(),
             has_trials: false,
             pod: None,
+            checks_rights: false,
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));

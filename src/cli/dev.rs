@@ -140,6 +140,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         digest_keys: Keys::of_embedded_server(),
         has_trials: false,
         pod: None,
+        checks_rights: false,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

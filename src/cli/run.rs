@@ -236,6 +236,7 @@ async fn serve(
         digest_keys,
         has_trials: true,
         pod: pod(),
+        checks_rights: true,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

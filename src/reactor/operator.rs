@@ -29,6 +29,7 @@ use super::observer::{Declared, Observer, Reviser, Scope};
 use super::precedence::Precedence;
 use super::reload::{self, Loaded, Preparation, Prepared, ReloadError, Reloaded, Reloads, Revising};
 use super::revision::Revision;
+use super::rights;
 use super::script_api::ScriptApi;
 use super::status::{Functions, LiveStatus, shown};
 use super::trial::{Trial, TrialEnd};
@@ -84,6 +85,8 @@ pub struct Shared {
     pub has_trials: bool,
     /// The name of the pod that the process runs in, if it runs in one.
     pub pod: Option<String>,
+    /// Whether the rights of the operators are checked at their start.
+    pub checks_rights: bool,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -303,6 +306,7 @@ async fn run(
     let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
+    let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let Operator { name, defaults, schedules, .. } = operator;
     let Started { scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
     tokio::select! {
@@ -314,6 +318,17 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
+    if let Some(checked) = checked {
+        let check = rights::check(checked, client.clone(), shared.scope.clone());
+        let stop = own_stop.child();
+        posting.tasks.spawn("check of rights", async move {
+            tokio::select! {
+                biased;
+                () = stop.requested() => {}
+                () = check => {}
+            }
+        });
+    }
     let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
     let (pod, has_trials) = (pod.clone(), *has_trials);

@@ -81,6 +81,7 @@ pub fn read(declaration: &Declaration) -> Scripts {
     let compiled: Vec<(usize, &Code)> = inlines.iter().map(|(index, _, code)| (*index, code)).collect();
     let calls = calls::find(declaration, &program, &compiled);
     rights::check(&calls, declaration, &mut report);
+    rights::check_imports(codes(&program, &inlines), declaration, &mut report);
     Scripts { problems: report.finish(), sources, imports, rendered, calls }
 }
 

@@ -348,6 +348,7 @@ pub(super) mod testing {
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::rights::Permissions;
     use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
 
