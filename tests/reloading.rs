@@ -133,6 +133,7 @@ impl Cluster {
             digest_keys: Keys::default(),
             has_trials: true,
             pod: pod.map(str::to_owned),
+            checks_rights: false,
         };
         let (reloader, reloads) = reload::channel();
         let serving = Box::pin(operator::serve(load(folder.path(), script), access, shared, reloads, stop.clone()));

@@ -58,7 +58,8 @@ pub(crate) fn apply_definition(context: &TestContext<'_>, name: &str) {
 /// Starts an example's operator and applies its object in the namespace of the case.
 fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
     apply_definition(context, name);
-    let operator = context.start(&context.launch_source(&example(name).join("operator.yaml")));
+    let launch = context.launch_source(&example(name).join("operator.yaml"));
+    let operator = context.start(&context.with_derived_rights(launch));
     // Objects that exist before the watch are listed; later ones are added.
     log_says(context, &operator, " watches ");
     apply_object(context, name);

@@ -52,7 +52,9 @@ fn documents(text: &str) -> Vec<Values> {
 fn of_document(lines: &[&str]) -> Option<Values> {
     let keys: Vec<(usize, &str, &str)> = lines.iter().filter_map(|line| key(line)).collect();
     let Some((top, ..)) = keys.iter().find(|(_, key, _)| ["apiVersion", "kind"].contains(key)) else {
-        let is_empty = lines.iter().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        // What is included is read by itself.
+        let is_silent = |line: &str| line.is_empty() || ["#", "{%", "{#"].iter().any(|start| line.starts_with(start));
+        let is_empty = lines.iter().all(|line| is_silent(line.trim()));
         return (!is_empty).then(Values::unknown);
     };
     let (mut entries, mut metadata): (BTreeMap<String, Values>, BTreeMap<String, Values>) = Default::default();
