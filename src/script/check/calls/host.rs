@@ -36,6 +36,7 @@ impl<'a> Analysis<'a> {
                 None => Values::unknown(),
             },
             ([], "template") => self.template(arguments),
+            (["yaml"], "parse" | "parse_all") | (["json"], "parse") => parsed(arguments),
             ([], "adopt" | "append_owner") => {
                 self.calls.owning.insert(self.binding);
                 changed(name, arguments)
@@ -162,7 +163,7 @@ impl<'a> Analysis<'a> {
                 Known::Part(Part::Object) => self.note(site, Kind::Handled(self.binding), None, Namespace::Own),
                 Known::List(items) => self.objects(site, items),
                 // Everything else is an error.
-                Known::Other | Known::Text(_) | Known::Part(_) | Known::Function(_) => {}
+                Known::Other | Known::Text(_) | Known::Partial(_) | Known::Part(_) | Known::Function(_) => {}
             }
         }
     }
@@ -183,6 +184,20 @@ impl<'a> Analysis<'a> {
         let place = self.place(site.code, site.position, length);
         self.found(Access { place, length, function: site.function, kind, names, namespace });
     }
+}
+
+/// Returns what is written in a text.
+fn parsed(arguments: &[Values]) -> Values {
+    let Some(texts) = arguments.first() else { return Values::unknown() };
+    let mut objects = Values { is_open: texts.is_open, ..Values::default() };
+    for known in &texts.known {
+        match known {
+            Known::Text(text) | Known::Partial(text) => template::parsed(text).into_iter().for_each(|object| objects.join(object)),
+            _ => objects.is_open = true,
+        }
+    }
+    let all = Values::list(objects.clone());
+    objects.or(all)
 }
 
 /// Returns objects as `adopt` and its family return them. With options, other names and namespaces may be set.
@@ -233,7 +248,7 @@ fn kinds(kind: &Values) -> BTreeSet<Kind> {
         Known::Text(text) => Some(Kind::Text(text.clone())),
         // Anything else is an error.
         Known::Other | Known::Map(_) | Known::List(_) | Known::Function(_) => None,
-        Known::Part(_) | Known::Stored(_) => Some(Kind::Unknown),
+        Known::Partial(_) | Known::Part(_) | Known::Stored(_) => Some(Kind::Unknown),
     });
     known.chain(kind.is_open.then_some(Kind::Unknown)).collect()
 }

@@ -28,6 +28,11 @@ pub(super) fn objects(root: &Path, file: &str, values: &Values) -> Values {
     if found.known.is_empty() { Values::unknown() } else { found }
 }
 
+/// Returns the objects that are written in a text, with unknown parts in double braces.
+pub(super) fn parsed(text: &str) -> Vec<Values> {
+    documents(text)
+}
+
 /// Returns a text with the variables replaced that can have only one value.
 fn substituted(text: &str, values: &Values) -> String {
     let replaced = VARIABLE.replace_all(text, |found: &Captures<'_>| {

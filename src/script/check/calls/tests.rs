@@ -172,6 +172,12 @@ fn objects_are_seen_in_maps_templates_and_answers() {
             old.data = #{};
             k8s::update(old);
             k8s::list("v1/Pod").for_each(|pod| k8s::delete(pod));
+            k8s::create(label(yaml::parse(`
+                apiVersion: v1
+                kind: ConfigMap
+                metadata:
+                  name: ${name}-map
+            `), #{ labels: #{ a: "b" } }));
         }"#;
     let files = [
         ("main.rhai", main),
@@ -195,6 +201,7 @@ fn objects_are_seen_in_maps_templates_and_answers() {
             "apply rbac.authorization.k8s.io/v1/Role",
             "apply v1/Endpoints in n",
             "apply v1/Event",
+            "create v1/ConfigMap",
             "create v1/Service s in there",
             "delete v1/Pod in ?",
             "get v1/Secret x",

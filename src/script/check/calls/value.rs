@@ -10,6 +10,9 @@ const MAX_ALTERNATIVES: usize = 64;
 /// Limit of nested maps and lists: deeper parts are unknown.
 const MAX_DEPTH: usize = 8;
 
+/// Stands for an unknown part of a text; in a template it would be a variable.
+const HOLE: &str = "{{}}";
+
 /// What an expression may yield.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Values {
@@ -24,6 +27,8 @@ pub(super) struct Values {
 pub(super) enum Known {
     /// A text.
     Text(String),
+    /// A text with [`HOLE`]s for the parts that are unknown.
+    Partial(String),
     /// A part of the handled object, or the object.
     Part(Part),
     /// An object of a kind, as the server returns it.
@@ -221,16 +226,24 @@ impl Values {
 
     /// Returns the texts that one text after the other may yield.
     pub(super) fn followed_by(&self, next: &Self) -> Self {
-        let mut joined = Self { is_open: self.is_open || next.is_open, ..Self::default() };
-        for first in &self.known {
-            for second in &next.known {
-                match (first, second) {
-                    (Known::Text(first), Known::Text(second)) => joined.join(Self::text(format!("{first}{second}"))),
-                    _ => joined.is_open = true,
-                }
+        let mut joined = Self::default();
+        for (first, is_first_known) in self.texts() {
+            for (second, is_second_known) in next.texts() {
+                let text = format!("{first}{second}");
+                joined.join(if is_first_known && is_second_known { Known::Text(text) } else { Known::Partial(text) }.into());
             }
         }
         joined
+    }
+
+    /// Returns the texts that it may be, each with whether it is known completely.
+    fn texts(&self) -> BTreeSet<(String, bool)> {
+        let of = |known: &Known| match known {
+            Known::Text(text) => (text.clone(), true),
+            Known::Partial(text) => (text.clone(), false),
+            _ => (HOLE.to_owned(), false),
+        };
+        self.known.iter().map(of).chain(self.is_open.then(|| (HOLE.to_owned(), false))).collect()
     }
 
     /// Sets the value at a path of properties; `None` in the path stands for any item.
@@ -331,7 +344,8 @@ mod tests {
     fn texts_are_combined() {
         let joined = Values::text("a").or(Values::text("b")).followed_by(&Values::text("-c"));
         assert_eq!(texts(&joined), (vec!["a-c", "b-c"], false));
-        assert!(Values::text("a").followed_by(&Values::unknown()).is_unknown());
+        let partial = Values::text("a").followed_by(&Values::unknown()).followed_by(&Values::text("b"));
+        assert_eq!(partial, Known::Partial("a{{}}b".to_owned()).into());
     }
 
     #[test]
