@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{OPERATOR_USER, Scenario};
 use crate::apiserver::{ApiServer, bootstrap};
 use crate::handling::rights::{Layout, Need, rights};
 use crate::manifest::rights::roles::{self, Account};
 use crate::manifest::rights::{self, Circumstances};
 use crate::manifest::{Operator, known_kinds};
+use crate::scenario::model::{OPERATOR_USER, Scenario};
 
 /// The namespace of the credentials.
 const HOME: &str = "default";
