@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use kopfd::apiserver::auth::access::{Authentication, User};
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, Settings, bootstrap};
-use kopfd::cluster::Client;
 use kopfd::cluster::in_process::InProcess;
+use kopfd::cluster::{Client, Networking, Watching};
 use kopfd::handling::rights::{Layout, Place, Right, Rights, rights};
 use kopfd::kit::Clock;
 use kopfd::manifest::rights::roles::{self, Account};
@@ -260,7 +260,7 @@ impl Cluster {
             request
         });
         let login = Box::new(InProcess::new(service));
-        let client = Client::with_login(login, Default::default(), Default::default(), clock).await.unwrap();
+        let client = Client::with_login(login, Networking::default(), Watching::default(), clock).await.unwrap();
         Self { api, client }
     }
 
@@ -348,7 +348,7 @@ fn an_administrator_is_asked_about_once() {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = ApiServer::new(Settings { requests: 10, ..Settings::default() }, clock.clone());
         let login = Box::new(InProcess::new(Service::new(api.clone())));
-        let client = Client::with_login(login, Default::default(), Default::default(), clock).await.unwrap();
+        let client = Client::with_login(login, Networking::default(), Watching::default(), clock).await.unwrap();
         let found = missing(&database(), &client, &Scope::Cluster).await.unwrap();
         assert!(found.missing.is_empty());
         assert_eq!(api.requests().len(), 1, "{:?}", api.requests());
