@@ -28,7 +28,7 @@ fn the_roles_of_the_database_are_those_of_its_deployment() {
 #[test]
 fn a_namespaced_operator_gets_roles_and_the_names_that_are_asked_for() {
     let options = ["-n", "a", "-n", "b", "--service-account", "robot", "--leader-elect", "--output", "json"];
-    let printed = kopfd(&[&["rbac", "examples/database/operator.yaml"], &options[..]].concat());
+    let printed = kopfd(&[&["rbac", "examples/database/operator.yaml"][..], &options].concat());
     let list: Value = serde_json::from_slice(&printed.stdout).unwrap();
     let shown = |object: &Value| {
         let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();

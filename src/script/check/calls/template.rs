@@ -62,7 +62,7 @@ fn of_document(lines: &[&str]) -> Option<Values> {
         let is_empty = lines.iter().all(|line| is_silent(line.trim()));
         return (!is_empty).then(Values::unknown);
     };
-    let (mut entries, mut metadata): (BTreeMap<String, Values>, BTreeMap<String, Values>) = Default::default();
+    let (mut entries, mut metadata): (BTreeMap<String, Values>, BTreeMap<String, Values>) = (BTreeMap::new(), BTreeMap::new());
     let mut inner = None;
     for (depth, key, value) in &keys {
         if depth <= top {
