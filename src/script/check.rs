@@ -80,8 +80,11 @@ pub fn read(declaration: &Declaration) -> Scripts {
     let rendered = literals::templates(codes(&program, &inlines));
     let compiled: Vec<(usize, &Code)> = inlines.iter().map(|(index, _, code)| (*index, code)).collect();
     let calls = calls::find(declaration, &program, &compiled);
-    rights::check(&calls, declaration, &mut report);
-    rights::check_imports(codes(&program, &inlines), declaration, &mut report);
+    // What is broken is often unknown only because of that.
+    if !report.has_errors() {
+        rights::check(&calls, declaration, &mut report);
+        rights::check_imports(codes(&program, &inlines), declaration, &mut report);
+    }
     Scripts { problems: report.finish(), sources, imports, rendered, calls }
 }
 

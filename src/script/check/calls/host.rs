@@ -109,17 +109,14 @@ impl<'a> Analysis<'a> {
                 Values::other()
             }
             (Function::Delete, [kind, name, options]) if is_map(options) => self.named(site, kind, None, name),
-            (Function::Delete, [kind, name]) => self.named(site, kind, None, name),
-            (Function::Delete, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
             (Function::List, [kind]) => self.list(site, kind, None),
             (Function::List, [kind, options]) if is_map(options) => self.list(site, kind, None),
             (Function::List, [kind, namespace, ..]) => self.list(site, kind, Some(namespace)),
-            (Function::Get | Function::Exists, [kind, name]) => self.named(site, kind, None, name),
-            (Function::Get | Function::Exists, [kind, namespace, name]) => self.named(site, kind, Some(namespace), name),
-            (Function::Patch | Function::PatchStatus | Function::Scale, [kind, name, _]) => self.named(site, kind, None, name),
-            (Function::Patch | Function::PatchStatus | Function::Scale, [kind, namespace, name, _]) => {
-                self.named(site, kind, Some(namespace), name)
-            }
+            (Function::Delete | Function::Get | Function::Exists, [kind, name])
+            | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, name, _]) => self.named(site, kind, None, name),
+            (Function::Get | Function::Exists, [kind, namespace, name])
+            | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, namespace, name, _])
+            | (Function::Delete, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
             // Other numbers of arguments are errors.
             _ => Values::unknown(),
         }
