@@ -193,7 +193,7 @@ impl Granted {
 /// Returns the rules of the roles at each place that grant exactly these rights.
 pub fn rules(rights: &Rights) -> BTreeMap<Place, Vec<Rule>> {
     // Of one resource: the verbs on all objects, and the verbs on each name.
-    let mut verbs: BTreeMap<(Place, Purpose, String, String, Option<String>), BTreeSet<(usize, String)>> = BTreeMap::new();
+    let mut verbs: BTreeMap<_, BTreeSet<(usize, String)>> = BTreeMap::new();
     for (right, purpose) in rights {
         let Right { place, group, resource, verb, name } = right.clone();
         let order = ORDER.iter().position(|known| *known == verb).unwrap_or(ORDER.len());
@@ -212,7 +212,9 @@ pub fn rules(rights: &Rights) -> BTreeMap<Place, Vec<Rule>> {
         let verbs = verbs.into_iter().map(|(_, verb)| verb).collect();
         rules.entry(place).or_default().push(Rule { purpose, group, resources, names: names.into_iter().collect(), verbs });
     }
-    rules.values_mut().for_each(|rules| rules.sort_by(|one, other| key(one).cmp(&key(other))));
+    for rules in rules.values_mut() {
+        rules.sort_by(|one, other| key(one).cmp(&key(other)));
+    }
     rules
 }
 

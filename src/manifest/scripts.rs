@@ -44,7 +44,7 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
 pub(super) fn place_of(access: &Access) -> Diagnostic {
     let place = &access.place;
     let snippet = Source::read(&place.file).ok().and_then(|source| source.snippet(place.line, place.column));
-    let diagnostic = Diagnostic::of_file(Severity::Error, &shown(&place.file), "", None);
+    let diagnostic = Diagnostic::of_file(Severity::Error, shown(&place.file), "", None);
     Diagnostic { line: place.line, column: place.column, length: access.length, snippet, ..diagnostic }
 }
 

@@ -20,7 +20,7 @@ use super::observed::backbone;
 use super::observer::Scope;
 
 /// Time limit of the check: nothing depends on it.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Limit of served namespaces that are checked.
 const MAX_NAMESPACES: usize = 20;

@@ -172,8 +172,8 @@ impl Permissions {
             let has_namespace = seen.namespace.as_ref().is_none_or(|namespace| wanted.namespace == Some(namespace));
             has_verbs && is_kind && has_name && (has_namespace || !wanted.resource.namespaced)
         };
-        let is_declared = |verb: &&str| self.declared.iter().any(|rule| rule.permits(wanted, verb));
-        self.seen.iter().any(is_seen) || wanted.function.verbs().iter().all(|verb| is_declared(&verb))
+        let is_declared = |verb: &str| self.declared.iter().any(|rule| rule.permits(wanted, verb));
+        self.seen.iter().any(is_seen) || wanted.function.verbs().iter().all(|verb| is_declared(verb))
     }
 }
 

@@ -187,7 +187,9 @@ impl<'a> Analysis<'a> {
             match link {
                 Link::Dot(Expr::Property(parts, _)) => {
                     value = value.property(&parts.2);
-                    path.iter_mut().for_each(|(_, path)| path.push(Some(parts.2.to_string())));
+                    if let Some((_, path)) = &mut path {
+                        path.push(Some(parts.2.to_string()));
+                    }
                 }
                 Link::Dot(Expr::MethodCall(call, _)) => {
                     let arguments = self.arguments(frame, call);
@@ -206,7 +208,9 @@ impl<'a> Analysis<'a> {
                 }
                 Link::Index(index) => {
                     let index = self.expression(frame, index);
-                    path.iter_mut().for_each(|(_, path)| path.push(text_of(&index)));
+                    if let Some((_, path)) = &mut path {
+                        path.push(text_of(&index));
+                    }
                     value = item(&value, &index);
                 }
             }

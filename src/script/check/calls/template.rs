@@ -23,7 +23,9 @@ pub(super) fn objects(root: &Path, file: &str, values: &Values) -> Values {
     let mut found = Values::default();
     // Included files may have objects, too.
     for text in texts.values() {
-        documents(&substituted(text, values)).into_iter().for_each(|object| found.join(object));
+        for object in documents(&substituted(text, values)) {
+            found.join(object);
+        }
     }
     if found.known.is_empty() { Values::unknown() } else { found }
 }
@@ -71,7 +73,9 @@ fn of_document(lines: &[&str]) -> Option<Values> {
         if depth == top && ["apiVersion", "kind"].contains(key) {
             entries.entry((*key).to_owned()).or_default().join(literal(value));
         } else if depth == top && *key == "metadata" {
-            of_flow(value).into_iter().for_each(|(key, value)| metadata.entry(key.to_owned()).or_default().join(value));
+            for (key, value) in of_flow(value) {
+                metadata.entry(key.to_owned()).or_default().join(value);
+            }
         } else if let Some(first) = inner.map(|first: usize| first.min(*depth)) {
             inner = Some(first);
             // Deeper keys are those of owner references, labels, and annotations.

@@ -130,7 +130,9 @@ impl Values {
             Value::String(text) => Self::text(text),
             Value::Array(items) => {
                 let mut all = Self::default();
-                items.iter().for_each(|item| all.join(Self::of_json(item)));
+                for item in items {
+                    all.join(Self::of_json(item));
+                }
                 Self::list(all)
             }
             Value::Object(entries) => {

@@ -275,7 +275,9 @@ impl<'a> Analysis<'a> {
             ends.push(std::mem::take(&mut frame.variables));
         }
         frame.variables = ends.pop().unwrap_or(before);
-        ends.into_iter().for_each(|end| frame.join(end));
+        for end in ends {
+            frame.join(end);
+        }
         value
     }
 
