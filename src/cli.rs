@@ -31,6 +31,7 @@ mod manifests;
 mod memory;
 mod output;
 mod peering;
+mod rbac;
 mod replicas;
 mod run;
 mod runtime;
@@ -76,6 +77,8 @@ enum Command {
     Test(test::Options),
     /// Check manifests and scripts, and report all errors at once.
     Check(check::Options),
+    /// Print the service account, the roles and the bindings that operators need.
+    Rbac(rbac::Options),
     /// Run the embedded API server alone, for kubectl and other clients.
     Apiserver(apiserver::Options),
 }
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Rbac(options)) => rbac::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     telemetry::flush(telemetry::AT_END);

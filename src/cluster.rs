@@ -17,6 +17,7 @@ pub mod object_client;
 pub mod partial_metadata;
 mod plugin;
 pub mod resource_resolver;
+pub mod reviews;
 pub mod settings;
 pub mod transport;
 pub mod watch;

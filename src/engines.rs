@@ -21,6 +21,7 @@ pub mod pause;
 pub mod peering;
 pub mod posting;
 pub mod readiness;
+pub mod rights;
 pub mod schedules;
 pub mod settling;
 pub mod status;

@@ -30,6 +30,7 @@ pub mod outcome;
 pub mod peering;
 pub mod plan;
 pub mod progress;
+pub mod rights;
 pub mod schedule;
 pub mod select;
 pub mod sequence;

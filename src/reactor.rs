@@ -27,6 +27,7 @@ pub mod precedence;
 pub mod queues;
 pub mod reload;
 pub mod revision;
+pub mod rights;
 pub mod script_api;
 pub mod status;
 pub mod throttle;

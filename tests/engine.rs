@@ -9,6 +9,7 @@ mod manifests;
 mod observing;
 mod posting;
 mod reloading;
+mod rights;
 mod script;
 mod webhook_certificates;
 mod webhook_configurations;

@@ -150,6 +150,7 @@ impl Cluster {
             admission: kopfd::reactor::Admission::default(),
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
             leading: None,
+            checks_rights: false,
         };
         let (reloader, reloads) = reload::channel();
         let serving = Box::pin(operator::serve(load(folder.path(), script), access, shared, reloads, stop.clone()));

@@ -151,6 +151,7 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         admission,
         peering: ProcessPeering::of("kopfd-dev"),
         leading: None,
+        checks_rights: false,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

@@ -137,16 +137,24 @@ impl LoggingOptions {
 
 impl Options {
     fn scope(&self) -> Result<Scope, String> {
-        let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
-        let mut patterns = self.namespaces.clone();
-        if patterns.is_empty() {
-            patterns = named.split_whitespace().map(str::to_owned).collect();
-        }
-        match (self.all_namespaces, patterns.is_empty()) {
-            (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
-            (_, true) => Ok(Scope::Cluster),
-            (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
-        }
+        scope_of(self.all_namespaces, &self.namespaces)
+    }
+}
+
+/// Returns the served namespaces of the options, else of the environment.
+///
+/// # Errors
+/// A problem with the options.
+pub(super) fn scope_of(is_everywhere: bool, namespaces: &[String]) -> Result<Scope, String> {
+    let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
+    let mut patterns = namespaces.to_vec();
+    if patterns.is_empty() {
+        patterns = named.split_whitespace().map(str::to_owned).collect();
+    }
+    match (is_everywhere, patterns.is_empty()) {
+        (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
+        (_, true) => Ok(Scope::Cluster),
+        (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
     }
 }
 
@@ -251,6 +259,7 @@ async fn serve(
         admission: Admission::default(),
         peering,
         leading,
+        checks_rights: true,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

@@ -32,6 +32,7 @@ use super::observer::{Declared, Observer, Reviser, Scope};
 use super::precedence::Precedence;
 use super::reload::{self, Loaded, Preparation, Prepared, ReloadError, Reloaded, Reloads, Revising};
 use super::revision::Revision;
+use super::rights;
 use super::script_api::ScriptApi;
 use super::status::{Functions, LiveStatus, shown};
 use super::trial::{Trial, TrialEnd};
@@ -100,6 +101,8 @@ pub struct Shared {
     pub peering: ProcessPeering,
     /// How the replicas of each operator elect their leader; without it, this process handles.
     pub leading: Option<LeadingOptions>,
+    /// Whether the rights of the operators are checked at their start.
+    pub checks_rights: bool,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -349,6 +352,7 @@ async fn run(
     let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
+    let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
     let Operator { name, defaults, schedules, webhooks, .. } = operator;
     let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
@@ -362,6 +366,17 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
+    if let Some(checked) = checked {
+        let check = rights::check(checked, client.clone(), shared.scope.clone());
+        let stop = own_stop.child();
+        posting.tasks.spawn("check of rights", async move {
+            tokio::select! {
+                biased;
+                () = stop.requested() => {}
+                () = check => {}
+            }
+        });
+    }
     let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
     let (pod, has_trials) = (pod.clone(), *has_trials);

@@ -3,6 +3,7 @@
 mod faults;
 mod fresh_indexes;
 mod objects;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +110,8 @@ pub(super) struct Environment {
 impl Environment {
     /// Creates the environment with an empty server.
     pub(super) fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
-        let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
+        let groups: &[&str] = if scenario.has_derived_rights { &["system:authenticated"] } else { &[MASTERS, "system:authenticated"] };
+        let operator = User::new(OPERATOR_USER, groups);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
         let admission = Admission::in_process();
         let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..Caller::default() };
@@ -198,6 +200,7 @@ impl Environment {
         let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
         let running_tasks = self.renew_running_tasks();
         let operators = self.operators();
+        self.grant(&operators).await?;
         let prefixes = operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
@@ -229,6 +232,7 @@ impl Environment {
             admission: self.admission.clone(),
             peering: ProcessPeering::of(OWN_IDENTITY),
             leading: None,
+            checks_rights: false,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
@@ -398,6 +402,7 @@ impl Environment {
             return Err("a reload in a scenario cannot add, remove or rename operators".to_owned());
         }
         *self.operators.lock() = Arc::new(operators.clone());
+        self.grant(&operators).await?;
         // A killed operator starts with the new files.
         let reloaders = self.run.lock().await.as_ref().map(|run| run.reloaders.clone()).unwrap_or_default();
         let precedence = Precedence::of(&operators);
@@ -431,6 +436,11 @@ impl Environment {
             self.end(run).await;
         }
         self.start().await
+    }
+
+    /// Grants the operators what they need, if they have only that.
+    async fn grant(&self, operators: &[Operator]) -> Result<(), String> {
+        if self.scenario.has_derived_rights { rights::grant(&self.api, operators, &self.scenario).await } else { Ok(()) }
     }
 
     /// Changes files. The inner result has the operators, or their first mistake.

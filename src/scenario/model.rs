@@ -44,6 +44,8 @@ pub struct Scenario {
     pub seeds: Seeds,
     /// Expressions of its matchers; predicates are indices.
     pub expressions: Vec<Expression>,
+    /// Whether the operators have exactly the derived rights, and not all.
+    pub has_derived_rights: bool,
     /// In the order of execution.
     pub steps: Vec<Step>,
 }

@@ -68,7 +68,8 @@ fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
 pub(crate) fn run_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Rc<Operator> {
     apply_definition(context, name);
     let launch = context.launch_source(&example(name).join("operator.yaml"));
-    let operator = context.start(&Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch });
+    let launch = Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch };
+    let operator = context.start(&context.with_derived_rights(launch));
     // Objects that exist before the watch are listed; later ones are added.
     log_says(context, &operator, " watches ");
     apply_object(context, name);
