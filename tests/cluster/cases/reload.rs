@@ -158,7 +158,9 @@ fn a_revision_that_fails_is_rolled_back_with_an_event_on_the_deployment(context:
     for name in &names {
         context.create(&followed.kind, name, json!({"size": 1}));
     }
-    names.iter().for_each(|name| followed.has(name, "made", &json!("first")));
+    for name in &names {
+        followed.has(name, "made", &json!("first"));
+    }
 
     followed.write("main.rhai", &script("second").replace("patch.status.changed = \"second\";", "throw \"broken\";"));
     followed.logged("is on trial for 50 % of the objects", 1);
