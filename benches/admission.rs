@@ -13,11 +13,9 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use client::Client;
 use engine::{Engine, Server};
-use support::process::Program;
 use support::ratios::{Ratios, count, rounds};
 use support::table::{self, median, milliseconds, quantile, row, verdict};
 
@@ -62,18 +60,14 @@ fn main() -> ExitCode {
 async fn measure(server: &Server, figures: &mut Figures) {
     let mut client = Client::connect(server, CONNECTIONS).await;
     client.warm_up().await;
-    let (reviews, before) = (count(REVIEWS), cpu(&server.program));
+    let (reviews, before) = (count(REVIEWS), server.program.cpu());
     client.send_all(reviews).await;
-    let used = cpu(&server.program).saturating_sub(before);
+    let used = server.program.cpu().saturating_sub(before);
     figures.per_second.push(reviews as f64 / used.as_secs_f64());
     let times: Vec<f64> = client.send_paced(count(RATE * 10), RATE).await.into_iter().map(milliseconds).collect();
     figures.p99.push(quantile(&times, 0.99));
     let times: Vec<f64> = client.send_large(LARGE, count(50)).await.into_iter().map(milliseconds).collect();
     figures.large.push(median(&times));
-}
-
-fn cpu(program: &Program) -> Duration {
-    program.cpu()
 }
 
 fn report(engines: &[Engine], figures: &[Figures]) -> ExitCode {

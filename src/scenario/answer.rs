@@ -76,7 +76,7 @@ fn compare(step: &Step, expected: &ExpectedAnswer, answered: &Answered, answers:
     let mut differences = Vec::new();
     match (denied, answered.is_success()) {
         (None, false) => {
-            differences.push(Difference::new(step.spot, format!("request: expected to be accepted, but it is denied: {code}: {whole}")))
+            differences.push(Difference::new(step.spot, format!("request: expected to be accepted, but it is denied: {code}: {whole}")));
         }
         (Some(denial), true) => differences.push(Difference::new(denial.spot, "request: expected to be denied, but it is accepted")),
         (Some(denial), false) => {

@@ -135,10 +135,8 @@ fn webhook(target: usize, spec: &Value) -> Webhook {
     options["on"] = json!("event");
     let handler = Declared::default().declare(&options).expect("the options do not contradict each other");
     let selectors = if spec.get("args").is_some() { vec![selector(spec).expect("a selector")] } else { handler.selectors.clone() };
-    let id = match spec["field"].is_null() {
-        true => text(&spec["id"]).to_owned(),
-        false => format!("{}/{}", text(&spec["id"]), text(&spec["field"])),
-    };
+    let suffix = spec["field"].as_str().map(|field| format!("/{field}")).unwrap_or_default();
+    let id = format!("{}{suffix}", text(&spec["id"]));
     let handler = Handler { id, target, on: On::Review, selectors, policy: Policy::default(), ..handler };
     Webhook {
         operations: spec["operations"].as_array().into_iter().flatten().map(|one| text(one).to_owned()).collect(),
