@@ -14,7 +14,7 @@ use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use kopfd_apiserver::admission::Caller;
+use kopfd_apiserver::admission::{Caller, HookError};
 use kopfd_apiserver::{ApiServer, Settings};
 use kopfd_base::kit::{Clock, Stop, Tasks};
 use parking_lot::Mutex;
@@ -52,7 +52,7 @@ impl World {
                 response["uid"] = request["uid"].clone();
                 json!({"apiVersion": question["apiVersion"], "kind": question["kind"], "response": response})
             });
-            Some(async move { answer }.boxed())
+            Some(async move { answer.map_err(HookError::Unreachable) }.boxed())
         };
         let webhooks = Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) };
         let world = Self { api: api(webhooks), questions };
