@@ -302,6 +302,9 @@ impl Cluster {
         let (monitor, stop) = (Arc::new(ActivityMonitor::default()), Stop::new());
         let leading = LeadingOptions { lease: None, namespace: None, identity: identity.clone(), timing: Timing::default() };
         let shared = Shared {
+            admission: kopfd::reactor::Admission::default(),
+            peering: kopfd::engines::peering::ProcessPeering::of("test"),
+            checks_rights: false,
             clock: self.clock.clone(),
             scope: Scope::Cluster,
             precedence: Precedence::default(),

@@ -75,8 +75,7 @@ const EFFECTS: [(&str, &str, &str); 47] = [
 
 #[test]
 fn every_setting_has_a_test_of_its_effect() {
-    let known: BTreeSet<String> =
-        TABLE.iter().map(|one| format!("{}.{}", one.section, one.key)).collect();
+    let known: BTreeSet<String> = TABLE.iter().map(|one| format!("{}.{}", one.section, one.key)).collect();
     let tested: BTreeSet<String> = EFFECTS.iter().map(|(setting, _, _)| (*setting).to_owned()).collect();
     assert_eq!(tested, known);
     for (setting, file, test) in EFFECTS {

@@ -154,7 +154,7 @@ pub fn operator_identity(user: &str, host: &str, started: Timestamp, random: &st
 /// Returns the most descriptive name of a machine: a name with a domain if there is one, never an address. `known` are the names and
 /// addresses that its name service knows for it.
 pub fn descriptive_host(hostname: &str, known: &[String]) -> String {
-    let is_name = |name: &&String| !name.ends_with(".arpa") && !is_address(name);
+    let is_name = |name: &&String| name.rsplit_once('.').is_none_or(|(_, domain)| domain != "arpa") && !is_address(name);
     let names = || known.iter().filter(is_name).map(String::as_str);
     let found = names().find(|name| name.contains('.')).or_else(|| names().find(|name| *name != "localhost"));
     let mut host = found.unwrap_or(hostname);

@@ -346,8 +346,8 @@ impl<W: Effects + 'static> Observer<W> {
     fn follow_pause(&mut self, stop: &Stop) {
         let Declared { name, pause, health, metrics, .. } = &self.declared;
         let (operator, pause) = (Arc::clone(name), pause.clone());
-        let (world, health, metrics) = (Arc::clone(&self.world), health.clone(), metrics.clone());
-        let follower = Follower { operator, pause, world, health, metrics };
+        let (revisions, health, metrics) = (Arc::clone(&self.revisions), health.clone(), metrics.clone());
+        let follower = Follower { operator, pause, revisions, health, metrics };
         self.tasks.spawn("the pause", follower.run(stop.child()));
     }
 

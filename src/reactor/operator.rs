@@ -578,7 +578,8 @@ impl Revising for RunningOperator {
     async fn act(&mut self) {
         match self.trial.as_mut().map(Trial::decide) {
             None | Some(TrialVerdict::Continue) => {}
-            Some(TrialVerdict::Promote) => self.promote().await,
+            // Boxed, because an operator has no place for the state of a rare event.
+            Some(TrialVerdict::Promote) => Box::pin(self.promote()).await,
             Some(TrialVerdict::RollBack(fault)) => self.roll_back(fault).await,
         }
     }

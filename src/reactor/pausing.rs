@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tracing::debug;
 
+use super::revision::Revisions;
 use crate::engines::effects::Effects;
 use crate::engines::events::EngineEvent;
 use crate::engines::health::Health;
@@ -18,7 +19,7 @@ use crate::telemetry::OperatorMetrics;
 pub(super) struct Follower<W> {
     pub operator: Arc<str>,
     pub pause: Pause,
-    pub world: Arc<W>,
+    pub revisions: Arc<Revisions<W>>,
     pub health: Health,
     pub metrics: OperatorMetrics,
 }
@@ -34,13 +35,18 @@ impl<W: Effects> Follower<W> {
         self.note();
     }
 
+    /// Returns the effects of the newest revision: timers and daemons, and the events of an operator, are the same for all revisions.
+    fn world(&self) -> Arc<W> {
+        Arc::clone(&self.revisions.newest().world)
+    }
+
     async fn follow(&self) {
         let mut changes = self.pause.changes();
         self.metrics.paused(false);
         loop {
             self.pause.paused().await;
             self.begin();
-            self.world.pause_background();
+            self.world().pause_background();
             while self.pause.is_paused() {
                 self.tell();
                 changes.changed().await;
@@ -52,15 +58,15 @@ impl<W: Effects> Follower<W> {
     fn begin(&self) {
         let causes = self.pause.causes();
         self.metrics.paused(true);
-        self.world.events().emit(&EngineEvent::OperatorPaused { causes: &causes });
+        self.world().events().emit(&EngineEvent::OperatorPaused { causes: &causes });
     }
 
     fn end(&self) {
-        self.world.resume_background();
+        self.world().resume_background();
         self.metrics.paused(false);
         self.note();
         debug!(target: "kopfd::reactor", operator = &*self.operator, "The operator is not paused any more.");
-        self.world.events().emit(&EngineEvent::OperatorResumed);
+        self.world().events().emit(&EngineEvent::OperatorResumed);
     }
 
     fn tell(&self) {

@@ -104,7 +104,7 @@ impl Queues {
 
     /// Closes all queues.
     pub fn close(&self) {
-        sorted(&self.mailboxes.lock()).for_each(|mailbox| mailbox.close());
+        sorted(&self.mailboxes.lock()).for_each(Mailbox::close);
     }
 
     /// Tells whether the number of workers is limited.

@@ -52,7 +52,7 @@ impl World {
                 response["uid"] = request["uid"].clone();
                 json!({"apiVersion": question["apiVersion"], "kind": question["kind"], "response": response})
             });
-            Some(async move { answer }.boxed())
+            Some(async move { answer.map_err(HookError::Unreachable) }.boxed())
         };
         let webhooks = Caller { services: BTreeMap::new(), hook: Some(Arc::new(hook)) };
         let world = Self { api: api(webhooks), questions };

@@ -86,7 +86,7 @@ mod tests {
         let clock = Clock::system();
         let (began, uptime) = (std::time::Instant::now(), clock.uptime());
         std::thread::yield_now();
-        let grown = clock.uptime() - uptime;
+        let grown = clock.uptime().saturating_sub(uptime);
         assert!(!uptime.is_zero() && grown <= began.elapsed() + Duration::from_secs(1), "{uptime:?} {grown:?}");
     }
 }

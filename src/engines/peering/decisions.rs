@@ -103,17 +103,15 @@ impl Decisions {
     async fn is_absent_after_keep_alive(&mut self) -> bool {
         let before = self.written.borrow_and_update().attempts;
         self.orders.keep_alive();
-        loop {
-            tokio::select! {
-                biased;
-                changed = self.statuses.changed() => {
-                    if changed.is_ok() {
-                        self.statuses.mark_changed();
-                    }
-                    return false;
+        tokio::select! {
+            biased;
+            changed = self.statuses.changed() => {
+                if changed.is_ok() {
+                    self.statuses.mark_changed();
                 }
-                written = self.written.wait_for(|written| written.attempts > before && written.is_absent) => return written.is_ok(),
+                false
             }
+            written = self.written.wait_for(|written| written.attempts > before && written.is_absent) => written.is_ok(),
         }
     }
 
