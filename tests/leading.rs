@@ -149,14 +149,15 @@ impl Transport for Wire {
         let (answered, answer) = tokio::sync::oneshot::channel();
         let way = self.way();
         // What is on its way arrives, whether or not its sender still waits.
-        tokio::spawn(async move {
+        let forward = async move {
             if wire.is_cut.load(Ordering::SeqCst) {
                 return;
             }
             tokio::time::sleep(way).await;
             wire.check(&request);
             drop(answered.send(wire.server.send(request).await));
-        });
+        };
+        drop(tokio::runtime::Handle::current().spawn(forward));
         Box::pin(async move {
             match answer.await {
                 Ok(answer) => answer,
@@ -176,7 +177,7 @@ impl Login for Wire {
 /// The calls of all replicas. Each is compared with what the server has stored at its beginning.
 struct Calls {
     api: ApiServer,
-    calls: Mutex<BTreeMap<(String, String, u64), usize>>,
+    attempts: Mutex<BTreeMap<(String, String, u64), usize>>,
     ticks: Mutex<Vec<Timestamp>>,
     daemons: Mutex<BTreeMap<String, usize>>,
     violations: Arc<Mutex<Vec<String>>>,
@@ -195,7 +196,7 @@ impl EventSink for Calls {
                 if handled(&stored) == Some(n) {
                     self.violations.lock().push(format!("{} of {name} is called for {n}, which is handled", handler.id));
                 }
-                *self.calls.lock().entry((name, handler.id.clone(), n)).or_default() += 1;
+                *self.attempts.lock().entry((name, handler.id.clone(), n)).or_default() += 1;
             }
             EngineEvent::ScheduleCalled { scheduled_at, .. } => self.ticks.lock().push(*scheduled_at),
             EngineEvent::HandlerCalled { body, handler, reason: None, .. } if handler.id == "follow" => {
@@ -280,7 +281,7 @@ impl Cluster {
         let violations: Arc<Mutex<Vec<String>>> = Arc::default();
         let calls = Calls {
             api: api.clone(),
-            calls: Mutex::default(),
+            attempts: Mutex::default(),
             ticks: Mutex::default(),
             daemons: Mutex::default(),
             violations: Arc::clone(&violations),
@@ -429,7 +430,7 @@ fn change_overs_in_chains_of_handlers_lose_nothing_and_repeat_nothing_that_was_s
         }
         cluster.settle().await;
         assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
-        let calls = cluster.calls.calls.lock().clone();
+        let calls = cluster.calls.attempts.lock().clone();
         for number in 0..OBJECTS {
             let name = format!("c{number}");
             for n in 0..=self::number(&stored(&cluster.api, &name)) {

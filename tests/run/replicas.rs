@@ -126,7 +126,7 @@ async fn pass(State(state): State<Arc<ProxyState>>, received: Received) -> Respo
         state.client.request(&request).await
     };
     // What was received is passed on, even if the sender has gone.
-    match tokio::spawn(forward).await.unwrap() {
+    match tokio::runtime::Handle::current().spawn(forward).await.unwrap() {
         Ok(response) => {
             let status = StatusCode::from_u16(response.status).unwrap();
             (status, [(header::CONTENT_TYPE, "application/json")], response.body).into_response()

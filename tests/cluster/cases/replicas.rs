@@ -58,7 +58,7 @@ impl<'a> Replicas<'a> {
 
     /// Waits for a leader other than this one, and returns it with the time since a moment.
     fn followed(&self, leader: &str, since: Instant) -> (String, Duration) {
-        let next = eventually("another replica leads", Duration::from_secs(60), || self.holder().filter(|holder| holder != leader));
+        let next = eventually("another replica leads", Duration::from_mins(1), || self.holder().filter(|holder| holder != leader));
         (next, since.elapsed())
     }
 

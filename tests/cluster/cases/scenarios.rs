@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 18] = [
+const EXAMPLES: [&str; 19] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -81,7 +81,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 33] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 34] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
