@@ -327,7 +327,7 @@ fn a_pattern_of_namespaces_is_checked_in_the_namespaces_that_match() {
         all.remove(&secret);
         cluster.grant(&all).await;
         let scope = Scope::Namespaces(vec![Pattern::of_globs("prod*")]);
-        let found = missing(&operator, &cluster.client, &scope).await.unwrap();
+        let found = missing(&operator, &cluster.client, &scope, None).await.unwrap();
         assert_eq!(found.missing.keys().collect::<Vec<_>>(), [&secret]);
         let text = report(&operator.name, &found.missing);
         let expected =
@@ -349,7 +349,7 @@ fn an_administrator_is_asked_about_once() {
         let api = ApiServer::new(Settings { requests: 10, ..Settings::default() }, clock.clone());
         let login = Box::new(InProcess::new(Service::new(api.clone())));
         let client = Client::with_login(login, Networking::default(), Watching::default(), clock).await.unwrap();
-        let found = missing(&database(), &client, &Scope::Cluster).await.unwrap();
+        let found = missing(&database(), &client, &Scope::Cluster, None).await.unwrap();
         assert!(found.missing.is_empty());
         assert_eq!(api.requests().len(), 1, "{:?}", api.requests());
     });

@@ -23,7 +23,7 @@ pub mod roles;
 pub struct Circumstances {
     /// Whether it serves some namespaces, and not all.
     pub is_namespaced: bool,
-    /// The name of its peering object.
+    /// The name of its peering object; `None`: that of a mandatory peering in its settings, if there is one.
     pub peering: Option<String>,
     /// The name of the Lease by which one of its replicas is chosen.
     pub lease: Option<String>,
@@ -122,7 +122,8 @@ impl Collector<'_> {
             // Events about objects without a namespace are posted in that of the operator.
             self.need(Purpose::Events, Reach::Home, ("", "events"), verbs, None);
         }
-        if let Some(peering) = &circumstances.peering {
+        let mandatory = (settings.peering.mandatory && !settings.peering.standalone).then_some(&settings.peering.name);
+        if let Some(peering) = circumstances.peering.as_ref().or(mandatory) {
             let (plural, reach) =
                 if circumstances.is_namespaced { ("kopfpeerings", Reach::Served) } else { ("clusterkopfpeerings", Reach::Everywhere) };
             for group in ["kopf.dev", "zalando.org"] {

@@ -367,7 +367,9 @@ async fn run(
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
     if let Some(checked) = checked {
-        let check = rights::check(checked, client.clone(), shared.scope.clone());
+        let at_home = shared.leading.as_ref().filter(|options| options.namespace.is_none());
+        let lease = at_home.map(|options| options.lease.clone().unwrap_or_else(|| name.clone()));
+        let check = rights::check(checked, client.clone(), shared.scope.clone(), lease);
         let stop = own_stop.child();
         posting.tasks.spawn("check of rights", async move {
             tokio::select! {

@@ -25,10 +25,11 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Limit of served namespaces that are checked.
 const MAX_NAMESPACES: usize = 20;
 
-/// Checks the rights of an operator, and logs what is missing. If that cannot be known, that is logged.
-pub(super) async fn check(operator: Operator, client: Client, scope: Scope) {
+/// Checks the rights of an operator, and logs what is missing. If that cannot be known, that is logged. `lease` is the name of the Lease
+/// in the namespace of the credentials by which the replicas elect their leader.
+pub(super) async fn check(operator: Operator, client: Client, scope: Scope, lease: Option<String>) {
     let name = operator.name.clone();
-    match tokio::time::timeout(TIMEOUT, missing(&operator, &client, &scope)).await {
+    match tokio::time::timeout(TIMEOUT, missing(&operator, &client, &scope, lease)).await {
         Ok(Ok(Comparison { missing, unchecked })) if missing.is_empty() => {
             debug!(target: "kopfd::rights", unchecked, "Operator '{name}' has the rights that it needs.");
         }
@@ -44,8 +45,13 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope) {
 ///
 /// # Errors
 /// If a request fails.
-pub async fn missing(operator: &Operator, client: &Client, scope: &Scope) -> Result<Comparison, cluster::Error> {
-    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), ..Circumstances::default() };
+pub async fn missing(
+    operator: &Operator,
+    client: &Client,
+    scope: &Scope,
+    lease: Option<String>,
+) -> Result<Comparison, cluster::Error> {
+    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
     let mut known = known_kinds::of(std::slice::from_ref(operator));
     let mut needs = needed::needs(operator, &known, &circumstances);
     if !needs.unresolved.is_empty() {
