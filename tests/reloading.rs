@@ -12,7 +12,8 @@ use std::time::Duration;
 use http::Method;
 use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::storage::resource::Resource;
-use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
+use kopfd::apiserver::storage::store::Limits;
+use kopfd::apiserver::{ApiServer, Settings, admin_client, bootstrap};
 use kopfd::cluster::Options;
 use kopfd::cluster::in_process::InProcess;
 use kopfd::engines::events::{EngineEvent, EventSink};
@@ -29,7 +30,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::world::api_server::{api_server, spawn_controllers};
+use super::world::api_server::spawn_controllers;
 use super::world::in_virtual_time;
 
 const RELOADS: usize = 60;
@@ -123,7 +124,9 @@ impl Cluster {
     /// Starts an operator of a manifest and a script, in a pod.
     async fn serving_by(manifest: &str, script: &str, pod: Option<&str>) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
-        let api = api_server(&clock);
+        // The history of the server would be most of the growth of this process.
+        let limits = Limits { changes: 500, ..Limits::default() };
+        let api = ApiServer::new(Settings { seed: Some(1), limits, ..Settings::default() }, clock.clone());
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         spawn_controllers(&api, &mut tasks, &stop);
         bootstrap::apply(&api, (0..OBJECTS).map(|number| configmap(&format!("c{number}"), 0)).collect()).await.unwrap();
