@@ -218,6 +218,27 @@ fn a_kind_without_a_known_plural_name_is_reported_with_its_position() {
 }
 
 #[test]
+fn settings_of_webhooks_and_peerings_need_rights() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "  settings:
+    peering: {name: mine, mandatory: true}
+    admission: {managed: auto.kopfd.dev, server: {kind: server, secret: {name: kept, namespace: webhooks}}}
+";
+    let loaded = written(folder.path(), &format!("{settings}{}", handler("event")), "fn f() {}");
+    assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+    let account = Account { name: "a".into(), namespace: "operators".into() };
+    let text = roles::yaml(&account, &derived(&loaded.operators[0], None));
+    for rule in [
+        "resources: [clusterkopfpeerings]\n    resourceNames: [mine]\n    verbs: [patch]",
+        "resources: [secrets]\n    resourceNames: [kept]\n    verbs: [get, update]",
+        "resources: [secrets]\n    verbs: [create]",
+        "resourceNames: [auto.kopfd.dev]\n    verbs: [get, patch]",
+    ] {
+        assert!(text.contains(rule), "{rule}\n{text}");
+    }
+}
+
+#[test]
 fn the_roles_of_the_examples_are_as_expected() {
     let mut names: Vec<String> =
         std::fs::read_dir(examples()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

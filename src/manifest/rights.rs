@@ -141,6 +141,10 @@ impl Collector<'_> {
                 self.need(Purpose::Webhooks, Reach::Everywhere, ("admissionregistration.k8s.io", plural), &verbs, name(managed).as_ref());
             }
         }
+        if let Some(secret) = settings.admission.server.as_ref().and_then(|server| server.secret.as_ref()) {
+            let reach = secret.namespace.clone().map_or(Reach::Home, Reach::Namespace);
+            self.need(Purpose::Webhooks, reach, ("", "secrets"), &["get", "create", "update"], name(&secret.name).as_ref());
+        }
         if self.operator.schedules.iter().any(|schedule| schedule.schedule.catches_up) {
             let map = name(&config_map(&self.operator.name));
             self.need(Purpose::Schedules, Reach::Home, ("", "configmaps"), &["get", "create", "patch"], map.as_ref());

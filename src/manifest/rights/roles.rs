@@ -64,7 +64,7 @@ fn remark(purpose: Purpose) -> &'static str {
         Purpose::Events => "To post Events.",
         Purpose::Peering => "To pause and be paused by other operators.",
         Purpose::Election => "To let one of several replicas work.",
-        Purpose::Webhooks => "To keep the configurations of webhooks.",
+        Purpose::Webhooks => "To keep the configurations and certificates of webhooks.",
         Purpose::Schedules => "To remember which ticks of schedules are done.",
         Purpose::Trials => "To report trials of new revisions at the operator's Deployment.",
         Purpose::Handling => "The handled kinds, and the progress on their objects.",
