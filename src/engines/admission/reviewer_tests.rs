@@ -32,7 +32,7 @@ impl Scripts for Scripted {
         self.memos.lock().push(call.subject.object().unwrap().memo.key.to_string());
         let verdict = match self.act {
             Act::Allow => Verdict::Returned(None),
-            Act::Panic => panic!("a broken engine"),
+            Act::Panic => return async { panic!("a broken engine") }.boxed(),
             Act::Cancel => return std::future::ready(Returned::cancelled("the thread has ended")).boxed(),
             Act::Tell(text) => Verdict::Failed { text: text.to_owned(), representation: String::new(), trace: Some(text.to_owned()) },
         };
