@@ -45,12 +45,7 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope, leas
 ///
 /// # Errors
 /// If a request fails.
-pub async fn missing(
-    operator: &Operator,
-    client: &Client,
-    scope: &Scope,
-    lease: Option<String>,
-) -> Result<Comparison, cluster::Error> {
+pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease: Option<String>) -> Result<Comparison, cluster::Error> {
     let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
     let mut known = known_kinds::of(std::slice::from_ref(operator));
     let mut needs = needed::needs(operator, &known, &circumstances);

@@ -186,7 +186,8 @@ struct SilentServer;
 
 impl Api for SilentServer {
     fn resolve(&self, _: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        let pods = Resource { version: "v1".into(), plural: "pods".into(), kind: "Pod".into(), namespaced: true, ..Resource::default() };
+        let (version, plural, kind) = ("v1".into(), "pods".into(), "Pod".into());
+        let pods = Resource { version, plural, kind, namespaced: true, preferred: true, ..Resource::default() };
         Box::pin(ready(Ok(Arc::new(pods))))
     }
 

@@ -13,7 +13,7 @@ use crate::kit::duration;
 use crate::object::Selector;
 use crate::object::quantity::Quantity;
 use crate::script::declaration::Declaration;
-use crate::script::functions::{moments, regexp, templates as template_function};
+use crate::script::functions::{moments, patterns, templates as template_function};
 use crate::script::problem::{Problem, Severity};
 use crate::script::template_files::Rendered;
 
@@ -73,7 +73,7 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
         (None, "time", 0) => moments::moment(text).err().map(|message| (message, None)),
         (Some("regex"), _, 0) => {
             let hint = "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
-            regexp::compile(text).err().map(|message| (message, Some(hint.to_owned())))
+            patterns::compile(text).err().map(|message| (message, Some(hint.to_owned())))
         }
         (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale", 0) => wrong_kind(text),
         (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),

@@ -1,35 +1,18 @@
 //! `regex::`: regular expressions in linear time. The first argument is the pattern.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
-use super::searching::{Pattern, Searches, Wanted};
-use crate::script::allocator;
+use super::patterns::Patterns;
+use super::searching::{Searches, Wanted};
 use crate::script::bounded::{self, Text};
 use crate::script::declaration::Limit;
-use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 
-/// Limit of cached patterns. With more of them, scripts generate patterns, and caching is useless.
-const CACHED: usize = 256;
-
-/// Limit of bytes of the cached patterns.
-const CACHED_BYTES: usize = 8 << 20;
-
-/// Limit of bytes of a pattern's text. Its syntax tree takes a hundred times as much.
-const MAX_PATTERN: usize = 16 << 10;
-
 /// What an item of a result takes besides its text.
 const BYTES_PER_ITEM: usize = 64;
-
-/// Limit of bytes of one compiled pattern; the default would be ten times as much.
-const MAX_SIZE: usize = 1 << 20;
 
 /// Registers the module.
 pub(crate) fn register(engine: &mut Engine) {
@@ -101,56 +84,4 @@ fn replace(searches: &Searches<'_>, [pattern, given, with]: [Dynamic; 3]) -> Res
     })?;
     push(&mut replaced, &text[end..])?;
     Ok(replaced.into_string().into())
-}
-
-/// Compiles a pattern, with limits of its size and nesting.
-///
-/// # Errors
-/// The text of the error.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    if pattern.len() > MAX_PATTERN {
-        return Err(format!("a regular expression has at most {MAX_PATTERN} bytes, not {}", pattern.len()));
-    }
-    let regex = RegexBuilder::new(pattern).size_limit(MAX_SIZE).dfa_size_limit(MAX_SIZE).nest_limit(50).build();
-    regex.map_err(|error| {
-        // The parser prints the pattern in several lines; the last one has the error.
-        let text = error.to_string();
-        let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        format!("{:?} is no regular expression: {}", bounded::shortened(pattern), bounded::shortened(&last))
-    })
-}
-
-/// The compiled patterns.
-#[derive(Clone, Default)]
-pub(super) struct Patterns(Rc<RefCell<Cache>>);
-
-#[derive(Default)]
-struct Cache {
-    compiled: HashMap<String, Pattern>,
-    /// The bytes that were allocated for them.
-    bytes: usize,
-}
-
-impl Patterns {
-    /// Returns a compiled pattern.
-    ///
-    /// # Errors
-    /// If it is no text, or no valid pattern.
-    pub(super) fn compiled(&self, function: &str, pattern: &Dynamic) -> Result<Pattern, Thrown> {
-        let text = text(function, "the pattern", pattern)?;
-        if let Some(known) = self.0.borrow().compiled.get(&text) {
-            return Ok(known.clone());
-        }
-        let before = allocator::running().live;
-        let regex = compile(&text).map_err(|error| Failure::argument(format!("`{function}`: {error}")))?;
-        let bytes = usize::try_from(allocator::running().live - before).unwrap_or_default();
-        let mut cache = self.0.borrow_mut();
-        if cache.compiled.len() >= CACHED || cache.bytes >= CACHED_BYTES {
-            *cache = Cache::default();
-        }
-        cache.bytes += bytes;
-        let pattern = Pattern { regex, bytes };
-        cache.compiled.insert(text, pattern.clone());
-        Ok(pattern)
-    }
 }

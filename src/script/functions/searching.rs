@@ -10,7 +10,7 @@ use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use tokio::sync::Semaphore;
 
 use super::options::text;
-use super::regexp::Patterns;
+use super::patterns::{Pattern, Patterns};
 use crate::script::bounded;
 use crate::script::context::Context;
 use crate::script::fiber;
@@ -33,15 +33,6 @@ const MATCHES_AT_ONCE: usize = 1_024;
 
 /// The time after which another thread hands over the matches that it has found.
 const TIME_AT_ONCE: Duration = Duration::from_millis(4);
-
-/// A compiled pattern.
-#[derive(Clone)]
-pub(super) struct Pattern {
-    /// The pattern.
-    pub regex: Regex,
-    /// The bytes that were allocated for it.
-    pub bytes: usize,
-}
 
 /// The searches of one call.
 pub(super) struct Searches<'a> {
