@@ -309,13 +309,13 @@ async fn each_missing_right_is_found(operator: &Operator, scope: &Scope, all: &R
     let cluster = Cluster::new().await;
     cluster.apply(vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "production"}})]).await;
     cluster.grant(all).await;
-    let complete = missing(operator, &cluster.client, scope).await.unwrap();
+    let complete = missing(operator, &cluster.client, scope, None).await.unwrap();
     assert!(complete.missing.is_empty() && complete.unchecked == 0, "{complete:?}");
     for (removed, purpose) in all {
         let mut rest = all.clone();
         rest.remove(removed);
         cluster.grant(&rest).await;
-        let found = missing(operator, &cluster.client, scope).await.unwrap();
+        let found = missing(operator, &cluster.client, scope, None).await.unwrap();
         let expected = Rights::from([(removed.clone(), *purpose)]);
         assert_eq!(found.missing, expected, "{}", shown(removed));
         let text = report(&operator.name, &found.missing);

@@ -1,7 +1,5 @@
 //! `logger`, `print` and `debug`: log lines of scripts, with the object reference.
 
-use std::borrow::Cow;
-
 use rhai::{Array, Blob, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
 use super::allocator;
@@ -9,7 +7,6 @@ use super::context::{Context, Environment};
 use super::convert;
 use super::subject::Subject;
 use crate::handling::Level;
-use crate::object::secret;
 
 /// The target of log lines about objects.
 macro_rules! target {
@@ -51,23 +48,12 @@ fn log(native: &NativeCallContext<'_>, level: Level, text: &Dynamic) -> Result<(
     context.acts(native.fn_name())?;
     let Some(level) = level_in(&context, level) else { return Ok(()) };
     let text = convert::shown(text);
-    let text = shown_about(context.subject(), &text);
     context.budget().count_output(text.len() + BYTES_PER_LINE)?;
     write(context.span(), level, &text);
     if let Some(subject) = context.subject() {
         post(context.environment(), subject, level, &text);
     }
     Ok(())
-}
-
-/// Returns a text without the values of the handled object, if that is a Secret.
-fn shown_about<'t>(subject: Option<&Subject>, text: &'t str) -> Cow<'t, str> {
-    // The object of a daemon is parsed anew each time.
-    let secret = subject.filter(|subject| subject.resource().is_some_and(|resource| secret::is_resource(resource)));
-    match secret.and_then(Subject::body) {
-        Some(body) => secret::hidden(&body, text),
-        None => Cow::Borrowed(text),
-    }
 }
 
 /// Posts a log message about the handled object as an Event, if the settings say so: in the same functions as kopf.

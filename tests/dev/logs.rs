@@ -30,9 +30,7 @@ spec:
 ";
 
 const SCRIPT: &str = r#"
-fn made(body, patch, name, logger) {
-    logger.info(`${body.data} is ${base64::decode(body.data.password)}`);
-    print(body.data.password);
+fn made(body, patch, name) {
     patch.metadata.labels.made = "yes";
     patch.data.password = base64::encode("correct" + "-horse");
     k8s::apply(#{apiVersion: "v1", kind: "Secret", metadata: #{name: name + "-copy", labels: #{copied: "yes"}}, data: body.data});
