@@ -25,10 +25,14 @@ mod diagnostics;
 mod exit_code;
 mod files;
 mod fleet;
+mod freeze;
 mod init;
 mod manifests;
 mod memory;
 mod output;
+mod peering;
+mod rbac;
+mod replicas;
 mod run;
 mod runtime;
 mod status;
@@ -63,12 +67,18 @@ enum Command {
     Dev(dev::Options),
     /// Show the state of running operators.
     Status(status::Options),
+    /// Pause the operators of a peering for some time.
+    Freeze(freeze::FreezeOptions),
+    /// Let the operators of a peering go on after `freeze`.
+    Resume(freeze::ResumeOptions),
     /// Create a small example operator.
     Init(init::Options),
     /// Run scenario tests on the embedded API server in virtual time.
     Test(test::Options),
     /// Check manifests and scripts, and report all errors at once.
     Check(check::Options),
+    /// Print the service account, the roles and the bindings that operators need.
+    Rbac(rbac::Options),
     /// Run the embedded API server alone, for kubectl and other clients.
     Apiserver(apiserver::Options),
 }
@@ -81,9 +91,12 @@ pub fn main() -> ExitCode {
         Some(Command::Run(command)) => run::run(&command.manifests, &command.options),
         Some(Command::Dev(options)) => dev::run(&options),
         Some(Command::Status(options)) => status::run(&options),
+        Some(Command::Freeze(options)) => freeze::freeze(&options),
+        Some(Command::Resume(options)) => freeze::resume(&options),
         Some(Command::Init(options)) => init::run(&options),
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),
+        Some(Command::Rbac(options)) => rbac::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     telemetry::flush(telemetry::AT_END);

@@ -3,6 +3,7 @@
 //! All errors are reported at once, each with its position and a hint. Nothing here connects to a cluster or calls a handler.
 
 mod activities;
+mod allow;
 mod binding;
 mod budgets;
 mod builder;
@@ -29,6 +30,7 @@ pub mod load;
 pub mod operator;
 pub mod ranges;
 pub mod reader;
+pub mod rights;
 pub mod settings;
 pub mod settings_table;
 pub mod settings_tree;

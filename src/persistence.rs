@@ -1,4 +1,4 @@
-//! The stored form of progress and of the last handled essence: annotations and status fields, in kopf's formats.
+//! The stored form of progress, of the last handled essence, and of peers: annotations and status fields, in kopf's formats.
 //!
 //! `handling` decides about the records, `reactor` sends them.
 
@@ -7,6 +7,8 @@ pub mod digests;
 pub mod essence;
 mod fields;
 pub mod key;
+pub mod lease;
+pub mod peering;
 pub mod record;
 pub mod schedule;
 pub mod storage;

@@ -21,15 +21,18 @@ pub mod observation;
 mod observed;
 pub mod observer;
 pub mod operator;
+mod pausing;
 pub mod pending;
 pub mod precedence;
 pub mod queues;
 pub mod reload;
 pub mod revision;
+pub mod rights;
 pub mod script_api;
 pub mod status;
 pub mod throttle;
 mod trial;
+mod watching;
 pub mod worker;
 pub mod worker_settings;
 

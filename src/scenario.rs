@@ -19,6 +19,7 @@ mod metrics;
 mod model;
 mod operator_run;
 mod pattern;
+pub mod peers;
 mod pending;
 mod pool;
 mod problem;

@@ -17,6 +17,7 @@ macro_rules! pure {
     };
 }
 
+pub mod access;
 mod allocator;
 pub mod api;
 pub mod arguments;
@@ -60,6 +61,7 @@ mod progress_hook;
 mod receivers;
 pub mod reference;
 mod resolver;
+pub mod rights;
 mod rng;
 mod script_error;
 mod scripts;

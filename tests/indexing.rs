@@ -104,6 +104,9 @@ impl Cluster {
             has_trials: false,
             pod: None,
             admission: kopfd::reactor::Admission::default(),
+            peering: kopfd::engines::peering::ProcessPeering::of("test"),
+            leading: None,
+            checks_rights: false,
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));

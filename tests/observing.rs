@@ -14,7 +14,7 @@ use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
 use kopfd::cluster::{Applied, Client, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply};
-use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Patcher, Scripts};
+use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Lead, Patcher, Pause, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::object::namespace::Pattern;
@@ -192,7 +192,9 @@ impl Cluster {
             earlier: Precedence::default(),
             monitor: Some(Arc::clone(&monitor)),
             health: Health::default(),
+            pause: Pause::default(),
             metrics: OperatorMetrics::default(),
+            lead: Lead::permanent(),
         };
         let kinds = Arc::new(ResourceResolver::new(client.clone()));
         let observer = Observer::new(declared, Arc::clone(&world), client, kinds);

@@ -9,6 +9,7 @@ mod dev;
 mod documents;
 mod init;
 mod mistakes;
+mod rbac;
 mod run;
 mod scenarios;
 mod settings;

@@ -151,6 +151,9 @@ impl Cluster {
             has_trials: true,
             pod: pod.map(str::to_owned),
             admission: kopfd::reactor::Admission::default(),
+            peering: kopfd::engines::peering::ProcessPeering::of("test"),
+            leading: None,
+            checks_rights: false,
         };
         let (reloader, reloads) = reload::channel();
         let serving = Box::pin(operator::serve(load(folder.path(), script), access, shared, reloads, stop.clone()));

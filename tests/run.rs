@@ -6,6 +6,7 @@ mod admission;
 mod endurance;
 mod logs;
 mod reload;
+mod replicas;
 mod status;
 
 use std::collections::BTreeSet;

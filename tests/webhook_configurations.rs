@@ -70,10 +70,9 @@ impl Scripts for NoScripts {
     fn forget(&self, _: &Arc<str>) {}
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the kinds of an operator that has discovered them")]
-fn kinds(group: &str, plural: &str) -> WebhookKinds {
+fn kinds(group: &str, plural: &str) -> Arc<BTreeSet<Arc<Resource>>> {
     let kind = Resource { group: group.into(), version: "v1".into(), plural: plural.into(), preferred: true, ..Resource::default() };
-    Some(Arc::new(BTreeSet::from([Arc::new(kind)])))
+    Arc::new(BTreeSet::from([Arc::new(kind)]))
 }
 
 fn at(url: &str) -> ClientConfig {
@@ -125,7 +124,7 @@ impl Operator {
     }
 
     async fn discover(&self) {
-        self.kinds.send_replace(kinds("", "configmaps"));
+        self.kinds.send_replace(Some(kinds("", "configmaps")));
         pause(1).await;
     }
 
@@ -160,7 +159,7 @@ impl Operator {
         let requests = self.api.requests();
         let own =
             requests.iter().filter(|request| request.resource.starts_with("validating") && !["list", "watch"].contains(&&*request.verb));
-        own.map(|request| (*request.verb).to_owned()).collect()
+        own.map(|request| request.verb.clone()).collect()
     }
 
     /// Stops it, and returns how it has ended.
@@ -395,7 +394,7 @@ async fn reviewed(field: Option<FieldPath>, filters: Filters, objects: &[Value])
     filtered.handler.selectors = vec![Selector::parse("example.com/v1/things").unwrap()];
     define_things(&api).await;
     let operator = Operator::on(&api, &clock, vec![filtered], Naming::Kopf).await;
-    operator.kinds.send_replace(kinds("example.com", "things"));
+    operator.kinds.send_replace(Some(kinds("example.com", "things")));
     pause(1).await;
     for object in objects {
         let path = "/apis/example.com/v1/namespaces/default/things";

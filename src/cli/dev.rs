@@ -21,6 +21,7 @@ use crate::apiserver::server::socket::Listening;
 use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::config;
+use crate::engines::peering::ProcessPeering;
 use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
@@ -29,7 +30,7 @@ use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::{ActivityMonitor, Admission, Scope};
-use crate::scenario::webhooks;
+use crate::scenario::{peers, webhooks};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
 
@@ -128,6 +129,9 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
     let admission = Admission::in_process();
     let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..options.webhooks.caller() };
     let (objects, kubeconfig) = start_server(options, webhooks, &clock, &files, &mut server, &stop).await?;
+    if peers::is_mandatory(&operators) {
+        objects.apply_further(peers::needed(&operators, &[])).await?;
+    }
     let monitor = Arc::new(ActivityMonitor::default());
     let shared = Shared {
         clock,
@@ -145,6 +149,9 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         has_trials: false,
         pod: None,
         admission,
+        peering: ProcessPeering::of("kopfd-dev"),
+        leading: None,
+        checks_rights: false,
     };
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);

@@ -9,6 +9,7 @@ use tracing::{error, info, warn};
 
 use crate::cluster::config;
 use crate::engines::endpoints::server::Server;
+use crate::engines::leading::LeadingOptions;
 use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
@@ -25,6 +26,8 @@ use super::files::Files;
 use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
 use super::output::{print_error, print_error_with_hint};
+use super::peering::PeeringOptions;
+use super::replicas::ReplicaOptions;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks after the stop.
@@ -63,6 +66,12 @@ pub(super) struct Options {
     /// in its first line. Keys in further lines verify older digests.
     #[arg(long, env = "KOPFD_SECRETS_KEY_FILE", value_name = "FILE")]
     pub secrets_key_file: Option<PathBuf>,
+    /// Options of peering.
+    #[command(flatten)]
+    pub peering: PeeringOptions,
+    /// Options of replicas.
+    #[command(flatten)]
+    pub replicas: ReplicaOptions,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -106,7 +115,7 @@ pub(super) enum LogFormat {
 }
 
 impl LoggingOptions {
-    fn telemetry(&self) -> telemetry::Options {
+    pub(super) fn telemetry(&self) -> telemetry::Options {
         telemetry::Options {
             format: match self.log_format {
                 LogFormat::Plain => telemetry::Format::Plain,
@@ -128,16 +137,24 @@ impl LoggingOptions {
 
 impl Options {
     fn scope(&self) -> Result<Scope, String> {
-        let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
-        let mut patterns = self.namespaces.clone();
-        if patterns.is_empty() {
-            patterns = named.split_whitespace().map(str::to_owned).collect();
-        }
-        match (self.all_namespaces, patterns.is_empty()) {
-            (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
-            (_, true) => Ok(Scope::Cluster),
-            (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
-        }
+        scope_of(self.all_namespaces, &self.namespaces)
+    }
+}
+
+/// Returns the served namespaces of the options, else of the environment.
+///
+/// # Errors
+/// A problem with the options.
+pub(super) fn scope_of(is_everywhere: bool, namespaces: &[String]) -> Result<Scope, String> {
+    let named = std::env::var("KOPFD_NAMESPACES").unwrap_or_default();
+    let mut patterns = namespaces.to_vec();
+    if patterns.is_empty() {
+        patterns = named.split_whitespace().map(str::to_owned).collect();
+    }
+    match (is_everywhere, patterns.is_empty()) {
+        (true, false) => Err("-A and KOPFD_NAMESPACES exclude each other: serve either all namespaces or some".to_owned()),
+        (_, true) => Ok(Scope::Cluster),
+        (_, false) => patterns.iter().map(|pattern| parse_pattern(pattern)).collect::<Result<_, _>>().map(Scope::Namespaces),
     }
 }
 
@@ -167,7 +184,7 @@ impl Options {
     }
 }
 
-fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
+pub(super) fn parse_pattern(pattern: &str) -> Result<Pattern, String> {
     Pattern::of_sound_globs(pattern).map_err(|problem| format!("{pattern:?} is not a pattern of namespaces: {problem}"))
 }
 
@@ -182,6 +199,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
         }
     };
     let Some(operators) = load(&paths, Target::Cluster) else { return FAILURE };
+    let leading = match options.replicas.leading(&operators, pod().as_deref()) {
+        Ok(leading) => leading,
+        Err((problem, hint)) => {
+            print_error_with_hint(&problem, hint);
+            return USAGE_ERROR;
+        }
+    };
     let keys = match options.digest_keys(&operators) {
         Ok(keys) => keys,
         Err((problem, hint)) => {
@@ -194,13 +218,13 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve((operators, paths, files), options, (scope, keys), clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths, files), options, (scope, keys, leading), clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
 async fn serve(
     (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
     options: &Options,
-    (scope, digest_keys): (Scope, Keys),
+    (scope, digest_keys, leading): (Scope, Keys, Option<LeadingOptions>),
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
@@ -215,6 +239,7 @@ async fn serve(
     let fibers = Fibers::default();
     let measured = fibers.clone();
     endpoints.metrics.measure_scripts(move || measured.memory());
+    let peering = options.peering.process(clock.now());
     let events = EventStream::default();
     let shared = Shared {
         precedence: Precedence::default(),
@@ -232,6 +257,9 @@ async fn serve(
         has_trials: true,
         pod: pod(),
         admission: Admission::default(),
+        peering,
+        leading,
+        checks_rights: true,
     };
     let mut is_failed = false;
     let mut hangup = signal(SignalKind::hangup()).inspect_err(|error| warn!(target: "kopfd", "Cannot listen for SIGHUP: {error}")).ok();

@@ -59,6 +59,10 @@ pub(super) struct Options {
     #[arg(long, short)]
     verbose: bool,
 
+    /// Give the operators exactly the rights that `kopfd rbac` derives.
+    #[arg(long)]
+    derived_rights: bool,
+
     /// How many scenarios run in parallel; 0 means one per processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -81,7 +85,9 @@ pub(super) fn run(options: &Options) -> u8 {
         return report_errors(&found.diagnostics, options.output);
     }
     diagnostics::print(&found.diagnostics);
-    let scenarios: Vec<Arc<Scenario>> = found.scenarios.into_iter().filter(|one| is_selected(one, options)).map(Arc::new).collect();
+    let selected = found.scenarios.into_iter().filter(|one| is_selected(one, options));
+    let scenarios: Vec<Arc<Scenario>> =
+        selected.map(|one| Arc::new(Scenario { has_derived_rights: options.derived_rights, ..one })).collect();
     if scenarios.is_empty() {
         print_error("no scenario name contains the text of `--filter`");
         return FAILURE;

@@ -20,6 +20,7 @@ use crate::telemetry::OperatorMetrics;
 use super::address;
 use super::config::{BuiltIn, CredentialSources, Options};
 use super::error::{Error, LoginError};
+use super::fence::{Fence, Fenced, InFlight, is_write};
 use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{Answer, ByteStream, Connection, Login, Transport};
 
@@ -45,6 +46,9 @@ const FAILURE_LIMIT: usize = 64 << 10;
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    fence: Option<Fenced>,
+    /// Whether requests wait neither for the budget nor for other requests.
+    is_urgent: bool,
 }
 
 struct Inner {
@@ -264,7 +268,19 @@ impl Client {
             clock,
             metrics: OnceLock::new(),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), fence: None, is_urgent: false }
+    }
+
+    /// Returns the client with a fence: requests that may change something fail while it is closed, and when it closes before their end.
+    #[must_use]
+    pub fn fenced(&self, fence: Arc<dyn Fence>) -> Self {
+        Self { fence: Some(Fenced(fence)), ..self.clone() }
+    }
+
+    /// Returns the client for requests that wait neither for the budget of requests nor for other requests in flight.
+    #[must_use]
+    pub fn urgent(&self) -> Self {
+        Self { is_urgent: true, ..self.clone() }
     }
 
     /// Counts requests and logins from now on. Only the first call has an effect.
@@ -277,7 +293,7 @@ impl Client {
     ///
     /// *Cancel safety*: a request that stops waiting takes nothing.
     async fn await_budget(&self) {
-        if self.settings().networking.requests.is_none() {
+        if self.is_urgent || self.settings().networking.requests.is_none() {
             return;
         }
         let Budget { next, bucket, origin } = &self.inner.budget;
@@ -437,7 +453,7 @@ impl Client {
     }
 
     async fn open_with(&self, connection: &Connection, request: &Request, limit: Option<Duration>) -> Result<ByteStream, Error> {
-        let answer = in_time(limit, send(&*connection.watches, request, true)).await?;
+        let answer = in_time(limit, send(&*connection.watches, request, None, true)).await?;
         if (200..300).contains(&answer.status) { Ok(answer.body) } else { Err(self.failure_of(answer, limit).await) }
     }
 
@@ -456,9 +472,27 @@ impl Client {
     }
 
     async fn attempt_with(&self, connection: &Connection, request: &Request) -> Result<Response, Error> {
-        let _permit = self.inner.in_flight.acquire().await.expect("the semaphore is never closed");
+        match self.fence.as_ref().filter(|_| is_write(&request.method)) {
+            None => self.send_once(connection, request, None).await,
+            Some(fence) if !fence.0.is_open() => Err(Error::Fenced),
+            Some(fence) => {
+                let in_flight = InFlight::new(fence);
+                let ended = tokio::select! {
+                    biased;
+                    () = fence.0.closed() => Err(Error::Fenced),
+                    answered = self.send_once(connection, request, Some(fence)) => answered,
+                };
+                in_flight.end(&ended);
+                ended
+            }
+        }
+    }
+
+    async fn send_once(&self, connection: &Connection, request: &Request, fence: Option<&Fenced>) -> Result<Response, Error> {
+        let _permit =
+            if self.is_urgent { None } else { Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed")) };
         in_time(self.settings().networking.request_timeout, async {
-            let answer = send(&*connection.calls, request, false).await?;
+            let answer = send(&*connection.calls, request, fence, false).await?;
             let (status, headers) = (answer.status, answer.headers);
             let body = collect(answer.body, usize::MAX).await?;
             match status {
@@ -604,7 +638,7 @@ pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output
 }
 
 /// Watches are not compressed: servers flush one gzip member per event, and decoders stop after the first.
-async fn send(transport: &dyn Transport, request: &Request, is_watch: bool) -> Result<Answer, Error> {
+async fn send(transport: &dyn Transport, request: &Request, fence: Option<&Fenced>, is_watch: bool) -> Result<Answer, Error> {
     let mut built = http::Request::builder().method(request.method.clone()).uri(&request.path);
     built = built.header(header::ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(content_type) = request.content_type {
@@ -613,7 +647,10 @@ async fn send(transport: &dyn Transport, request: &Request, is_watch: bool) -> R
     if is_watch {
         built = built.header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    let built = built.body(request.body.clone()).map_err(|error| Error::Payload(error.into()))?;
+    let mut built = built.body(request.body.clone()).map_err(|error| Error::Payload(error.into()))?;
+    if let Some(fence) = fence {
+        built.extensions_mut().insert(fence.clone());
+    }
     transport.send(built).await
 }
 

@@ -55,6 +55,9 @@ pub enum Error {
     /// A function over a body failed while a patch was made.
     #[error("a transformation of the object failed: {0}")]
     Transform(String),
+    /// The request may not be sent, or its answer may not be awaited any longer: this replica does not lead.
+    #[error("the lease is lost: this replica does not lead")]
+    Fenced,
 }
 
 /// The cause of a failure, of any type.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -26,6 +26,7 @@ use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::error::{BoxError, Error, LoginError};
+use super::fence::{Closed, Fenced, FencedBody};
 use super::settings::ConnectionSettings;
 use crate::http::Trust;
 
@@ -129,7 +130,7 @@ pub(crate) fn open(config: &kube::Config, connect: Option<Duration>) -> Result<A
     Ok(Arc::new(Direct(service)))
 }
 
-type Service = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
+type Service = BoxCloneSyncService<Request<FencedBody>, Response<Incoming>, BoxError>;
 
 fn tcp(connect: Option<Duration>) -> HttpConnector {
     let mut tcp = HttpConnector::new();
@@ -190,7 +191,7 @@ where
     C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
 {
     let https = https(config, connector)?;
-    let http: HttpClient<_, Full<Bytes>> = HttpClient::builder(TokioExecutor::new())
+    let http: HttpClient<_, FencedBody> = HttpClient::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIME)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
@@ -207,10 +208,12 @@ where
 struct Direct(Service);
 
 impl Transport for Direct {
-    fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
+    fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
         let service = self.0.clone();
+        let fence = request.extensions_mut().remove::<Fenced>();
         Box::pin(async move {
-            let response = service.oneshot(request.map(Full::new)).await.map_err(classify)?;
+            let request = request.map(|data| FencedBody::new(data, fence));
+            let response = service.oneshot(request).await.map_err(classify)?;
             Ok(answer(response))
         })
     }
@@ -235,6 +238,9 @@ fn classify(error: BoxError) -> Error {
         }
         if link.is::<AuthError>() {
             return Error::Login(LoginError::Setup(link.to_string()));
+        }
+        if link.is::<Closed>() {
+            return Error::Fenced;
         }
         cause = link.source();
     }

@@ -116,6 +116,8 @@ pub struct Watcher {
     /// Whether the version was lost since the last valid line.
     was_lost: bool,
     revisits: Revisits,
+    /// At whose changes everything is listed anew.
+    relists: Option<watch::Receiver<u64>>,
 }
 
 /// The identities of the objects that a watcher knew.
@@ -135,6 +137,17 @@ impl KnownObjects {
 /// Returns an object with nothing but its identity.
 fn identified(identity: &Identity, resource: &Resource) -> Value {
     json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": identity.metadata()})
+}
+
+/// Waits for a change; without a signal, forever.
+async fn changed(signal: Option<&mut watch::Receiver<u64>>) {
+    let is_changed = match signal {
+        Some(signal) => signal.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_changed {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The current problem.
@@ -178,7 +191,14 @@ impl Watcher {
             last_failure: LastFailure::None,
             was_lost: false,
             revisits: Revisits::new(None),
+            relists: None,
         })
+    }
+
+    /// Returns the watcher with a signal, at whose changes it lists everything anew, and watches from the version of that list: no event of
+    /// an earlier version comes after the begin of the list.
+    pub fn with_relists(self, relists: watch::Receiver<u64>) -> Self {
+        Self { relists: Some(relists), ..self }
     }
 
     /// Returns the watcher with a signal, at whose changes it passes all known objects on once more.
@@ -221,9 +241,16 @@ impl Watcher {
     }
 
     async fn list_and_watch(&mut self, sink: &mut impl Sink) {
+        let mut relists = self.relists.clone();
         loop {
+            relists.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let mut version = self.list(sink).await;
-            self.watch(&mut version, sink).await;
+            tokio::select! {
+                biased;
+                // An event that is lost here is in the list.
+                () = changed(relists.as_mut()) => debug!(path = self.path, "Everything is listed anew."),
+                () = self.watch(&mut version, sink) => {}
+            }
         }
     }
 

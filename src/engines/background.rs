@@ -31,7 +31,7 @@ use crate::handling::trial::TrialScope;
 use crate::handling::{Handler, Unsettled};
 use crate::kit::TaskGroup;
 use crate::object::{Body, EventKind, Resource};
-use crate::script::{LiveBody, Object, Stopped, Subject};
+use crate::script::{LiveBody, Object, StopFlag, Stopped, Subject};
 use crate::telemetry::object_span;
 
 use object::{ObjectTasks, Replacement, TaskIds};
@@ -57,6 +57,8 @@ struct Shared<W: Effects> {
     objects: Mutex<HashMap<Arc<str>, Arc<ObjectTasks>>>,
     registry: Arc<Registry>,
     tasks: TaskGroup,
+    /// How long tasks beyond their limits may continue at the exit.
+    hung_timeout: Mutex<Duration>,
     /// The beginning of the time of schedules.
     origin: Instant,
 }
@@ -69,6 +71,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             objects: Mutex::default(),
             registry: Arc::default(),
             tasks: TaskGroup::default(),
+            hung_timeout: Mutex::new(HUNG_TASK_TIMEOUT),
             origin: Instant::now(),
         }))
     }
@@ -97,9 +100,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         for task in self.0.registry.all() {
             let options = self.0.revisions.of(&task.memo, &task.resource).map(|(_, options)| options);
             if options.is_some_and(|options| options.target_of(&task.fingerprint).is_none()) {
-                let handler = Arc::clone(&task.handler);
-                let name = move || format!("stop of {}", handler.title());
-                self.0.tasks.spawn(name, async move { task.stop(StopReason::Reloading).await });
+                self.0.stop(task, StopReason::Reloading);
             }
         }
     }
@@ -178,8 +179,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     fn forget(&self, memo: &str) -> Option<Arc<ObjectTasks>> {
         let object = self.0.objects.lock().remove(memo)?;
         for task in object.leave() {
-            let handler = Arc::clone(&task.handler);
-            self.0.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(StopReason::Deleted).await });
+            self.0.stop(task, StopReason::Deleted);
         }
         Some(object)
     }
@@ -194,20 +194,45 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         self.0.objects.lock().get(memo).is_some_and(|object| object.has_tasks())
     }
 
-    /// Stops all tasks, and waits for their end up to their limits. Until [`Self::resume`], none is started.
-    pub async fn pause(&self) {
-        self.halt(StopReason::Pausing).await;
+    /// Stops all tasks, without waiting for their end. Until [`Self::resume`], none is started.
+    pub fn pause(&self) {
+        self.0.registry.set_halt(Some(StopReason::Pausing));
+        for task in self.0.registry.all() {
+            self.0.stop(task, StopReason::Pausing);
+        }
     }
 
-    /// Allows tasks again. They are started at the next events of their objects.
+    /// Allows tasks again. They are started at the next events of their objects; tasks that are still stopping, when they have ended after
+    /// that.
     pub fn resume(&self) {
         self.0.registry.set_halt(None);
+    }
+
+    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is written any more.
+    /// Until [`Self::resume`], none is started.
+    pub async fn suspend(&self) {
+        self.0.registry.set_halt(Some(StopReason::Pausing));
+        let objects: Vec<_> = self.0.objects.lock().drain().map(|(_, object)| object).collect();
+        for object in objects {
+            drop(object.leave());
+        }
+        for task in self.0.registry.all() {
+            task.stopped.raise(StopFlag::OperatorPausing);
+            task.cancel();
+        }
+        self.0.tasks.settle(Duration::MAX).await;
+    }
+
+    /// Sets how long tasks that do not end within their limits may continue when the operator exits.
+    pub fn limit_exit(&self, limit: Duration) {
+        *self.0.hung_timeout.lock() = limit;
     }
 
     /// Stops all tasks, since the operator exits. Tasks that do not end within their limits are cancelled at last.
     pub async fn end(&self) {
         self.halt(StopReason::Exiting).await;
-        if !self.0.tasks.settle(HUNG_TASK_TIMEOUT).await {
+        let hung_timeout = *self.0.hung_timeout.lock();
+        if !self.0.tasks.settle(hung_timeout).await {
             self.0.registry.all().iter().for_each(|task| task.cancel());
             self.0.tasks.settle(CANCELLATION).await;
         }
@@ -228,6 +253,12 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
 }
 
 impl<W: Effects + 'static> Shared<W> {
+    /// Stops a task without waiting for its end.
+    fn stop(&self, task: Arc<RunningTask>, reason: StopReason) {
+        let handler = Arc::clone(&task.handler);
+        self.tasks.spawn(move || format!("stop of {}", handler.title()), async move { task.stop(reason).await });
+    }
+
     fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
         let memo = &object.memo.key;
         let Some((world, newest)) = self.revisions.of(memo, resource) else { return };

@@ -74,6 +74,12 @@ pub trait Background: Send + Sync {
         false
     }
 
+    /// Stops all daemons and timers because of a pause, without waiting for their end.
+    fn pause_background(&self) {}
+
+    /// Allows daemons and timers again after a pause.
+    fn resume_background(&self) {}
+
     /// Stops all daemons and timers, since the operator exits, and waits for their end up to their limits.
     fn end_background(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()

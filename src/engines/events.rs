@@ -279,6 +279,13 @@ pub enum EngineEvent<'a> {
         /// The object's unique id.
         uid: &'a str,
     },
+    /// The operator is paused: it begins nothing new.
+    OperatorPaused {
+        /// Why.
+        causes: &'a [String],
+    },
+    /// The operator is not paused any more.
+    OperatorResumed,
     /// A cycle has ended; for a deleted object always without an error.
     CycleEnded {
         /// The object's unique id.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::pause::Pause;
+
 /// A watch without an answer of the server for this time is dead. Servers and networks are repaired in less.
 pub const DEAD_AFTER: Duration = Duration::from_mins(5);
 
@@ -20,12 +22,16 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// The health of the operators of a process. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<Mutex<State>>);
+pub struct Health {
+    state: Arc<Mutex<State>>,
+    /// The pause during which the gates and watches of this handle do not count.
+    pause: Pause,
+}
 
 #[derive(Debug, Default)]
 struct State {
     /// Reasons why operators are not ready, by a number.
-    gates: BTreeMap<u64, String>,
+    gates: BTreeMap<u64, Gate>,
     watches: BTreeMap<u64, Watch>,
     /// What is to be known of a ready process, by subject.
     notes: BTreeMap<String, String>,
@@ -34,10 +40,18 @@ struct State {
     last_number: u64,
 }
 
+/// Why an operator is not ready.
+#[derive(Debug)]
+struct Gate {
+    reason: String,
+    pause: Pause,
+}
+
 /// The reports of one watch.
 #[derive(Debug)]
 struct Watch {
     name: String,
+    pause: Pause,
     is_listed: bool,
     trouble: Option<Trouble>,
 }
@@ -66,17 +80,22 @@ pub struct WatchReporter {
 }
 
 impl Health {
+    /// Returns a handle whose gates and watches do not count while an operator stands by: it is ready to take over.
+    pub fn of_operator(&self, pause: &Pause) -> Self {
+        Self { state: Arc::clone(&self.state), pause: pause.clone() }
+    }
+
     /// Makes the process unready for a reason, until the gate is dropped.
     pub fn gate(&self, reason: impl Into<String>) -> ReadinessGate {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let number = state.number();
-        state.gates.insert(number, reason.into());
+        state.gates.insert(number, Gate { reason: reason.into(), pause: self.pause.clone() });
         ReadinessGate { health: self.clone(), number }
     }
 
     /// Replaces the note about a subject, which does not make the process unready; `None` removes it.
     pub fn note(&self, subject: &str, note: Option<String>) {
-        let notes = &mut self.0.lock().notes;
+        let notes = &mut self.state.lock().notes;
         match note {
             Some(note) => drop(notes.insert(subject.to_owned(), note)),
             None => drop(notes.remove(subject)),
@@ -85,39 +104,40 @@ impl Health {
 
     /// Returns the notes.
     pub fn notes(&self) -> Vec<String> {
-        self.0.lock().notes.values().cloned().collect()
+        self.state.lock().notes.values().cloned().collect()
     }
 
     /// Returns the reporter of a watch, which has not listed its objects yet.
     pub fn watch(&self, name: impl Into<String>) -> WatchReporter {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let number = state.number();
-        state.watches.insert(number, Watch { name: name.into(), is_listed: false, trouble: None });
+        state.watches.insert(number, Watch { name: name.into(), pause: self.pause.clone(), is_listed: false, trouble: None });
         WatchReporter { health: self.clone(), number }
     }
 
     /// Records the turns of the event loop that runs this future; it never ends.
     pub async fn beat(&self) {
         loop {
-            self.0.lock().last_beat = Some(Instant::now());
+            self.state.lock().last_beat = Some(Instant::now());
             tokio::time::sleep(BEAT).await;
         }
     }
 
     /// Returns the reasons why the process is not ready; none if it is.
     pub fn unready(&self) -> BTreeSet<String> {
-        let state = self.0.lock();
-        let watches = state.watches.values().filter_map(|watch| match &watch.trouble {
+        let state = self.state.lock();
+        let watches = state.watches.values().filter(|watch| !watch.pause.is_standing_by()).filter_map(|watch| match &watch.trouble {
             Some(trouble) => Some(format!("{} fails: {}", watch.name, trouble.error)),
             None if !watch.is_listed => Some(format!("{} has not listed its objects yet", watch.name)),
             None => None,
         });
-        state.gates.values().cloned().chain(watches).collect()
+        let gates = state.gates.values().filter(|gate| !gate.pause.is_standing_by()).map(|gate| gate.reason.clone());
+        gates.chain(watches).collect()
     }
 
     /// Returns the reasons why the process should be restarted; none if it works.
     pub fn dead(&self) -> BTreeSet<String> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let stuck = state.last_beat.map(|at| at.elapsed()).filter(|age| *age > STUCK_AFTER);
         let stuck = stuck.map(|age| format!("the event loop has been stuck for {} seconds", age.as_secs()));
         let watches = state.watches.values().filter_map(|watch| {
@@ -137,7 +157,7 @@ impl State {
 
 impl Drop for ReadinessGate {
     fn drop(&mut self) {
-        self.health.0.lock().gates.remove(&self.number);
+        self.health.state.lock().gates.remove(&self.number);
     }
 }
 
@@ -152,6 +172,11 @@ impl WatchReporter {
         self.change(|watch| watch.trouble = None);
     }
 
+    /// Records that the watch is closed, since the operator is paused. It has to list its objects again.
+    pub fn paused(&self) {
+        self.change(|watch| (watch.is_listed, watch.trouble) = (false, None));
+    }
+
     /// Records a failure. `is_refusal` tells whether the server refused the request.
     pub fn failed(&self, error: &str, is_refusal: bool) {
         self.change(|watch| {
@@ -163,7 +188,7 @@ impl WatchReporter {
     }
 
     fn change(&self, change: impl FnOnce(&mut Watch)) {
-        if let Some(watch) = self.health.0.lock().watches.get_mut(&self.number) {
+        if let Some(watch) = self.health.state.lock().watches.get_mut(&self.number) {
             change(watch);
         }
     }
@@ -171,7 +196,7 @@ impl WatchReporter {
 
 impl Drop for WatchReporter {
     fn drop(&mut self) {
-        self.health.0.lock().watches.remove(&self.number);
+        self.health.state.lock().watches.remove(&self.number);
     }
 }
 

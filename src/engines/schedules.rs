@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::engines::leading::{Duty, Lead};
 use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Schedule;
 
@@ -82,7 +83,7 @@ impl Schedules {
         let (revisions, newest) = watch::channel(revision);
         let (retired, ended) = (Stop::new(), Stop::new());
         self.running.push(Running { id, ticks, revisions, retired: retired.clone(), ended: ended.clone() });
-        let (stop, origin) = (self.stop.clone(), self.origin);
+        let (stop, origin, lead) = (self.stop.clone(), self.origin, context.lead.clone());
         self.tasks.spawn(name, async move {
             if let Some(predecessor) = predecessor {
                 tokio::select! {
@@ -91,7 +92,21 @@ impl Schedules {
                     () = predecessor.requested() => {}
                 }
             }
-            Task::new(schedule_ticks, newest, Ends { stop, retired }, origin).run().await;
+            // Each term begins as after a start of the process: the store knows what the leader before has done.
+            while let Some((term, _duty)) = awaited_term(&lead, &stop, &retired).await {
+                let ends = Ends { stop: stop.clone(), retired: retired.clone(), lead: lead.clone(), term };
+                Task::new(schedule_ticks.clone(), newest.clone(), ends, origin).run().await;
+                if !lead.is_elected() {
+                    break;
+                }
+                // It may have no further ticks.
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => break,
+                    () = retired.requested() => break,
+                    () = lead.ended(term) => {}
+                }
+            }
             ended.request("the schedule has ended");
         });
     }
@@ -100,6 +115,21 @@ impl Schedules {
     pub async fn finish(mut self) {
         for name in self.tasks.finish(self.timeout).await {
             tracing::warn!(target: "kopfd::schedules", "{name} has not ended in time, and is abandoned.");
+        }
+    }
+}
+
+/// Waits until this replica leads; returns `None` if the schedule ends before.
+async fn awaited_term(lead: &Lead, stop: &Stop, retired: &Stop) -> Option<(u64, Duty)> {
+    loop {
+        let term = tokio::select! {
+            biased;
+            () = stop.requested() => return None,
+            () = retired.requested() => return None,
+            term = lead.led() => term,
+        };
+        if let Some(duty) = lead.enter(Some(term)) {
+            return Some((term, duty));
         }
     }
 }

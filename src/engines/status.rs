@@ -41,6 +41,8 @@ pub struct OperatorStatus {
     pub revision: String,
     /// When the revision took effect.
     pub since: String,
+    /// Why the operator is paused; empty if it is not.
+    pub paused: Vec<String>,
     /// Whether the files could be loaded at the last attempt.
     pub is_last_load_successful: bool,
     /// The kinds that are watched.
@@ -53,6 +55,24 @@ pub struct OperatorStatus {
     pub trial: Option<TrialStatus>,
     /// The revision that was rolled back last, as long as the files are the same.
     pub rolled_back: Option<RolledBack>,
+    /// The election of the leader among the replicas, if there is one.
+    pub leading: Option<LeadingStatus>,
+}
+
+/// The state of an election.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeadingStatus {
+    /// The namespace and the name of the Lease.
+    pub lease: String,
+    /// The identity of this replica.
+    pub identity: String,
+    /// `leader` or `standby`.
+    pub role: String,
+    /// The identity of the leader; empty if there is none.
+    pub holder: String,
+    /// How often the leader has changed.
+    pub transitions: i64,
 }
 
 /// The state of a trial.
@@ -127,6 +147,8 @@ pub struct WatchCounts {
     pub watching: usize,
     /// Their last request failed.
     pub failing: usize,
+    /// The operator is paused.
+    pub paused: usize,
 }
 
 /// The state of a function.

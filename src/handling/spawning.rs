@@ -38,7 +38,7 @@ pub enum StopReason {
 pub struct RunningTasks<'a> {
     /// The ids of the running tasks, including stopping tasks.
     pub running: &'a BTreeSet<String>,
-    /// The ids of the running tasks whose declaration or code has changed.
+    /// The ids of the running tasks that were stopped to start anew: their declaration or code has changed, or the operator was paused.
     pub outdated: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
@@ -51,7 +51,7 @@ pub struct RunningTasks<'a> {
 pub struct BackgroundPlan<'a> {
     /// The handlers to start a task for.
     pub spawn: Vec<&'a Handler>,
-    /// The handlers whose outdated tasks are replaced: they are stopped by a new revision, and start again after their end.
+    /// The handlers whose outdated tasks are replaced: they are stopped already, and start again after their end.
     pub replace: Vec<&'a Handler>,
     /// The ids of the tasks to stop, with the reasons.
     pub stop: Vec<(String, StopReason)>,

@@ -42,7 +42,8 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
         found.push(diagnostic(message, "give one of them another finalizer, and other prefixes or names of the storages"));
     }
     let (ours, theirs) = (&first.settings.peering, &second.settings.peering);
-    if ours.name == theirs.name && (ours.priority, ours.lifetime) != (theirs.priority, theirs.lifetime) {
+    let is_one_peer = !ours.standalone && !theirs.standalone && ours.name == theirs.name;
+    if is_one_peer && (ours.priority, ours.lifetime) != (theirs.priority, theirs.lifetime) {
         let message = format!("the operators {names} are one peer in `{}`, with different priorities or lifetimes", ours.name);
         found.push(diagnostic(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
     }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::handling::Policy;
 use crate::object::Selector;
-use crate::script::Allow;
 
 use super::binding::Ids;
 use super::builder::{Block, OperatorBuilder, POLICY, Script, plain};
@@ -12,7 +11,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::reader::{Fields, Item, Reader};
 use super::source::{directory_of, reason};
 use super::tree::Node;
-use super::{crds, selectors, settings_reader, storages};
+use super::{allow, crds, selectors, settings_reader, storages};
 
 /// The `apiVersion` of manifests.
 pub(super) const API_VERSION: &str = "kopfd.dev/v1";
@@ -133,7 +132,6 @@ impl OperatorBuilder<'_> {
         let reader = self.reader;
         if let Some(item) = fields.get("settings") {
             self.operator.settings = settings_reader::read(reader, &item);
-            self.unsupported_settings(&item);
         }
         let limits = fields.get("limits");
         if let Some(item) = &limits {
@@ -153,29 +151,10 @@ impl OperatorBuilder<'_> {
             }
         }
         if let Some(item) = fields.get("allow") {
-            self.operator.declaration.allow = allow(reader, &item);
+            self.operator.declaration.allow = allow::read(reader, &item);
         }
         let crds = reader.list_of(fields, "crds");
         (self.operator.crds, self.operator.definitions) = crds.iter().filter_map(|item| crds::read(reader, item)).unzip();
-    }
-
-    /// Settings of engines that this version lacks: a setting that would forbid something must not be ignored.
-    fn unsupported_settings(&mut self, item: &Item<'_>) {
-        let parts = [("peering", "mandatory", Severity::Error, "peerings")];
-        for (section, key, severity, what) in parts {
-            for (name, child) in item.entries().unwrap_or_default() {
-                let found = child.entries().unwrap_or_default().into_iter().find(|(known, _)| *known == key);
-                let is_set = |item: &Item<'_>| !item.node.is_null() && item.node.to_value() != serde_json::Value::Bool(false);
-                if let Some((_, found)) = found.filter(|(_, found)| name == section && is_set(found)) {
-                    self.unsupported(severity, &found, what);
-                }
-            }
-        }
-        for (name, child) in item.entries().unwrap_or_default() {
-            if name == "peering" {
-                self.unsupported(Severity::Warning, &child, "settings of peerings");
-            }
-        }
     }
 
     /// Webhooks need a server, which a startup activity may set. Invalid settings may have been meant to name one.
@@ -293,44 +272,4 @@ impl OperatorBuilder<'_> {
         });
         declaration
     }
-}
-
-fn allow(reader: &Reader, item: &Item<'_>) -> Allow {
-    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env"]) else { return Allow::default() };
-    let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
-        let read = |item: &Item<'_>| {
-            let text = reader.owned(item)?;
-            match check(&text) {
-                Ok(()) => Some(text),
-                Err(hint) => {
-                    reader.error_with(item, format!("`{text}` cannot be allowed"), hint);
-                    None
-                }
-            }
-        };
-        reader.list_of(&fields, key).iter().filter_map(read).collect()
-    };
-    Allow { http: texts("http", check_host), env: texts("env", check_variable) }
-}
-
-fn check_host(text: &str) -> Result<(), &'static str> {
-    const HINT: &str = "write a host, such as `api.example.com`, `*.example.com`, or `api.example.com:8443`, without scheme and path";
-    if text.contains("://") || text.contains(['/', '@', ' ', '?']) {
-        return Err(HINT);
-    }
-    let bracketed = text.starts_with('[');
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !bracketed || host.ends_with(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    if port.is_some_and(|port| port.parse::<u16>().is_err()) && text.parse::<std::net::Ipv6Addr>().is_err() {
-        return Err(HINT);
-    }
-    let name = host.strip_prefix("*.").unwrap_or(host);
-    if name.is_empty() || name.contains('*') { Err(HINT) } else { Ok(()) }
-}
-
-fn check_variable(text: &str) -> Result<(), &'static str> {
-    let is_name = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !text.starts_with(|c: char| c.is_ascii_digit());
-    if is_name { Ok(()) } else { Err("write the exact name of one environment variable; patterns are not supported") }
 }

@@ -30,6 +30,8 @@ fn built_in(kind: &BuiltinKind) -> Resource {
         singular: kind.singular.clone(),
         shortcuts: kind.short_names.clone(),
         categories: kind.categories.clone(),
+        subresources: kind.subresources.iter().map(|subresource| subresource.name.clone()).collect(),
+        namespaced: kind.namespaced,
         preferred: true,
         ..Resource::default()
     }
@@ -60,10 +62,17 @@ fn resources(definition: &Node) -> Option<Vec<Resource>> {
         kind,
         shortcuts: texts("shortNames"),
         categories: texts("categories"),
+        namespaced: text(spec.get("scope")).as_deref() != Some("Cluster"),
         preferred: true,
         ..Resource::default()
     };
     let versions = list(spec.get("versions"));
-    let versions = versions.iter().filter_map(|version| text(version.get("name")));
-    Some(versions.map(|version| Resource { version, ..resource.clone() }).collect())
+    let of_version = |version: &Node| {
+        let subresources = match version.get("subresources").map(|node| &node.kind) {
+            Some(Kind::Map(entries)) => entries.iter().map(|entry| entry.key.clone()).collect(),
+            _ => Vec::new(),
+        };
+        Some(Resource { version: text(version.get("name"))?, subresources, ..resource.clone() })
+    };
+    Some(versions.iter().filter_map(of_version).collect())
 }

@@ -10,6 +10,7 @@ pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
+use crate::script::access::Calls;
 use crate::script::{Declaration, Program};
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
@@ -46,6 +47,8 @@ pub struct Operator {
     pub schedules: Vec<Schedule>,
     /// All code; bindings and expressions are referred to by number.
     pub declaration: Declaration,
+    /// What the code does in the cluster, as far as it can be seen.
+    pub calls: Calls,
     /// The default error policy, also of sub-handlers.
     pub defaults: Policy,
     /// The settings.

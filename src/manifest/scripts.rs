@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::script::access::Access;
 use crate::script::load::{self, Checked};
 use crate::script::problem::{self, Problem};
 
@@ -23,7 +24,8 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
     let manifest = &builder.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    let Checked { problems, files } = load::check(&declaration);
+    let Checked { problems, files, calls } = load::check(&declaration);
+    builder.operator.calls = calls;
     builder.operator.files.extend(files);
     for problem in problems {
         let severity = severity_of(problem.severity);
@@ -36,6 +38,14 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
         }
     }
     found
+}
+
+/// Returns the position of a request of a script, as a diagnostic without a message.
+pub(super) fn place_of(access: &Access) -> Diagnostic {
+    let place = &access.place;
+    let snippet = Source::read(&place.file).ok().and_then(|source| source.snippet(place.line, place.column));
+    let diagnostic = Diagnostic::of_file(Severity::Error, shown(&place.file), "", None);
+    Diagnostic { line: place.line, column: place.column, length: access.length, snippet, ..diagnostic }
 }
 
 fn severity_of(severity: problem::Severity) -> Severity {

@@ -1,7 +1,7 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -71,12 +71,14 @@ pub struct ActivityMonitor {
 pub struct Revisits {
     requested: watch::Receiver<u64>,
     answered: AtomicU64,
+    /// Whether the operator is paused: the list after the pause answers all requests.
+    is_suspended: AtomicBool,
 }
 
 impl Revisits {
     /// Returns the requests of a watch.
     pub fn new(requested: watch::Receiver<u64>) -> Arc<Self> {
-        Arc::new(Self { requested, answered: AtomicU64::new(0) })
+        Arc::new(Self { requested, answered: AtomicU64::new(0), is_suspended: AtomicBool::new(false) })
     }
 
     /// Records that requests were answered.
@@ -84,8 +86,13 @@ impl Revisits {
         self.answered.fetch_max(request, Ordering::SeqCst);
     }
 
+    /// Records whether the watch is closed by a pause.
+    pub fn suspend(&self, is_suspended: bool) {
+        self.is_suspended.store(is_suspended, Ordering::SeqCst);
+    }
+
     fn is_answered(&self) -> bool {
-        self.answered.load(Ordering::SeqCst) >= *self.requested.borrow()
+        self.is_suspended.load(Ordering::SeqCst) || self.answered.load(Ordering::SeqCst) >= *self.requested.borrow()
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Defect {
     Fires(FiringDefect),
     /// Schedules do not catch up missed ticks.
     SkipsMissedTicks,
+    /// Watches go on during pauses.
+    IgnoresPauses,
 }
 
 /// Runs a function with a defect in the engine.

@@ -26,6 +26,7 @@ use super::worker::{Attempt, Expected, Read, Worker, WorkerSettings};
 use crate::engines::effects::Effects;
 use crate::engines::events::EngineEvent;
 use crate::engines::health::{Health, WatchReporter};
+use crate::engines::leading::{Lead, PERMANENT};
 use crate::engines::readiness::Blocker;
 use crate::engines::status::{KindStatus, WatchCounts};
 
@@ -68,6 +69,9 @@ pub struct Kind<W: Effects> {
     metrics: Option<Arc<KindMetrics>>,
     worker_limit: Option<usize>,
     read: Read,
+    lead: Lead,
+    /// The last term that has begun for the kind.
+    term: Mutex<u64>,
 }
 
 impl<W: Effects + 'static> Kind<W> {
@@ -97,7 +101,14 @@ impl<W: Effects + 'static> Kind<W> {
             metrics: None,
             worker_limit,
             read: cluster::watch::read,
+            lead: Lead::permanent(),
+            term: Mutex::new(PERMANENT),
         }
+    }
+
+    /// Returns the kind whose objects are handled only while this replica leads.
+    pub fn led_by(self, lead: &Lead) -> Self {
+        Self { lead: lead.clone(), ..self }
     }
 
     /// Returns the kind with a monitor of its workers and watches.
@@ -198,6 +209,7 @@ impl<W: Effects> Kind<W> {
                 listing: watches(WatchState::Listing),
                 watching: watches(WatchState::Watching),
                 failing: watches(WatchState::Failing),
+                paused: watches(WatchState::Paused),
             },
             queued: self.metrics.as_ref().map(|metrics| metrics.queued_events()).unwrap_or_default(),
             workers: self.queues.len(),
@@ -221,6 +233,19 @@ impl<W: Effects> Kind<W> {
         world.unindex(uid);
         world.forget(&self.memo_key(uid));
         world.events().emit(&EngineEvent::ObjectForgotten { uid });
+    }
+
+    /// Begins a term of the leadership as after a start of the process, unless it has begun already: another replica may have handled the
+    /// objects since the last term.
+    fn begin_term(&self, term: u64) {
+        let mut last = self.term.lock();
+        if std::mem::replace(&mut *last, term) == term {
+            return;
+        }
+        let world = &self.revisions.newest().world;
+        for uid in self.memories.begin_anew(&world.operator_memo()) {
+            world.forget(&self.memo_key(&uid));
+        }
     }
 
     /// Returns the key of an object's memo.
@@ -278,6 +303,8 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
         read: kind.read,
         attempt: Attempt::default(),
         is_indexed_ahead: false,
+        lead: kind.lead.clone(),
+        led_stop: None,
     };
     if is_held {
         let span = worker.span.clone();
@@ -324,6 +351,9 @@ pub struct KindSink<W: Effects> {
     reporter: WatchReporter,
     gauge: Option<WatchGauge>,
     revisits: Option<Arc<Revisits>>,
+    /// The term in which the last list was begun: only objects of lists and events after its begin are handled. Earlier states may lack
+    /// what the leader before has written.
+    term: Option<u64>,
 }
 
 impl<W: Effects + 'static> KindSink<W> {
@@ -343,7 +373,8 @@ impl<W: Effects + 'static> KindSink<W> {
         let serving = kind.revisions.newest();
         let readiness = serving.world.readiness().filter(|_| is_indexed(&serving));
         let blocker = readiness.map(|readiness| readiness.block_for_list(title.to_owned()));
-        Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge, revisits: None }
+        let term = kind.lead.term();
+        Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge, revisits: None, term }
     }
 
     /// Returns the sink with the requests that its watch answers.
@@ -358,6 +389,29 @@ impl<W: Effects + 'static> KindSink<W> {
         if let Some(gauge) = &mut self.gauge {
             gauge.set(state);
         }
+    }
+
+    /// Records that the watch is closed by a pause: nobody waits for its list.
+    pub fn paused(&mut self) {
+        if !std::mem::replace(&mut self.is_listed, true) {
+            self.kind.monitor.iter().for_each(|monitor| monitor.listed());
+        }
+        self.reporter.paused();
+        self.set(WatchState::Paused);
+        self.suspend_revisits(true);
+    }
+
+    /// Records that the watch begins anew after a pause, with a list.
+    pub fn resumed(&mut self) {
+        self.is_listed = false;
+        self.kind.monitor.iter().for_each(|monitor| monitor.watch_began());
+        self.set(WatchState::Listing);
+        self.suspend_revisits(false);
+    }
+
+    fn suspend_revisits(&self, are_suspended: bool) {
+        self.revisits.iter().for_each(|revisits| revisits.suspend(are_suspended));
+        self.kind.monitor.iter().for_each(|monitor| monitor.revisited());
     }
 
     /// The operator does not wait for a kind that cannot be listed.
@@ -399,6 +453,13 @@ impl<W: Effects> Drop for KindSink<W> {
 }
 
 impl<W: Effects + 'static> Sink for KindSink<W> {
+    fn listing_began(&mut self) {
+        self.term = self.kind.lead.term();
+        if let Some(term) = self.term.filter(|_| self.kind.lead.is_elected()) {
+            self.kind.begin_term(term);
+        }
+    }
+
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
         if let Some(metrics) = &kind.metrics {
@@ -418,6 +479,8 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // The newest revision may have added a finalizer, or index the object.
         let is_uninteresting =
             is_uninteresting(&serving.served, seen.head) && (serving.trial.is_none() || is_uninteresting(&indexing.served, seen.head));
+        // A replica that stands by has nothing to do with an object but to index it.
+        let is_uninteresting = is_uninteresting || (!kind.lead.holds(self.term) && !is_indexed(indexing));
         if is_uninteresting && !indexing.world.is_filling() && !kind.queues.has(uid) && !has_background() {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
@@ -436,7 +499,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
         let readiness = self.blocker.as_ref().and_then(|_| indexing.world.readiness());
         let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
-        kind.put(uid, seen.head, Event { blocker, ..Event::new(seen.event_kind, seen.text) }).await;
+        kind.put(uid, seen.head, Event { blocker, term: self.term, ..Event::new(seen.event_kind, seen.text) }).await;
     }
 
     async fn listed(&mut self) {

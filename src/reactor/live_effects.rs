@@ -23,6 +23,7 @@ use crate::engines::error::Error;
 use crate::engines::events::{EventSink, EventStream};
 use crate::engines::health::Health;
 use crate::engines::indexing::Indexer;
+use crate::engines::leading::Led;
 use crate::engines::readiness::Readiness;
 use crate::engines::tally::Tally;
 use crate::telemetry::OperatorMetrics;
@@ -364,6 +365,14 @@ impl Background for LiveEffects {
         self.background.as_ref().is_some_and(|background| background.has_tasks(memo))
     }
 
+    fn pause_background(&self) {
+        self.background.iter().for_each(|background| background.pause());
+    }
+
+    fn resume_background(&self) {
+        self.background.iter().for_each(|background| background.resume());
+    }
+
     fn end_background(&self) -> BoxFuture<'_, ()> {
         match &self.background {
             Some(background) => background.end().boxed(),
@@ -373,6 +382,20 @@ impl Background for LiveEffects {
 
     fn abandon_background(&self) {
         self.background.iter().for_each(|background| background.abandon());
+    }
+}
+
+/// Daemons and timers follow the leadership; cycles and schedules do so by themselves.
+impl Led for LiveEffects {
+    fn begin(&self) {
+        self.background.iter().for_each(|background| background.resume());
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        match &self.background {
+            Some(background) => background.suspend().boxed(),
+            None => std::future::ready(()).boxed(),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::engines::leading::PERMANENT;
 use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
 use crate::telemetry::KindMetrics;
@@ -25,12 +26,14 @@ pub struct Event {
     pub raw: Arc<str>,
     /// Blocks the readiness of the indexes until the object is indexed, or the last copy of the event is dropped.
     pub blocker: Option<Arc<Blocker>>,
+    /// The term of the leadership in which it was received; `None` if this replica did not lead, and the event is only indexed.
+    pub term: Option<u64>,
 }
 
 impl Event {
-    /// Returns an event that blocks nothing.
+    /// Returns an event that blocks nothing, of an operator without an election.
     pub fn new(event_kind: EventKind, raw: impl Into<Arc<str>>) -> Self {
-        Self { event_kind, raw: raw.into(), blocker: None }
+        Self { event_kind, raw: raw.into(), blocker: None, term: Some(PERMANENT) }
     }
 
     /// Ends the blocking of the readiness.
@@ -53,6 +56,8 @@ pub struct Mailbox {
 struct State {
     events: VecDeque<(Event, Instant)>,
     is_closed: bool,
+    /// Whether nothing is waited for, since the operator is paused.
+    is_halted: bool,
     /// Whether pauses end.
     is_urgent: bool,
 }
@@ -100,6 +105,22 @@ impl Mailbox {
         self.arrived.notify_one();
     }
 
+    /// Ends all waits, since the operator is paused; or allows them again. Queued events are still processed.
+    pub fn halt(&self, is_halted: bool) {
+        self.state.lock().is_halted = is_halted;
+        self.arrived.notify_one();
+    }
+
+    /// Tells whether nothing is waited for, since the operator is paused.
+    pub fn is_halted(&self) -> bool {
+        self.state.lock().is_halted
+    }
+
+    fn has_ended_waits(&self) -> bool {
+        let state = self.state.lock();
+        state.is_closed || state.is_halted
+    }
+
     /// Ends a pause of the object, since the event that is queued already has another meaning.
     pub fn hurry(&self) {
         self.state.lock().is_urgent = true;
@@ -138,7 +159,7 @@ impl Mailbox {
                     }
                     return Some(event);
                 }
-                if state.is_closed || timeout.is_zero() {
+                if state.is_closed || state.is_halted || timeout.is_zero() {
                     return None;
                 }
             }
@@ -156,7 +177,7 @@ impl Mailbox {
             return true;
         }
         let deadline = deadline(duration);
-        while self.is_empty() && !self.is_closed() {
+        while self.is_empty() && !self.has_ended_waits() {
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
                 return true;
             }
@@ -173,7 +194,7 @@ impl Mailbox {
         loop {
             let newer: Vec<Event> = {
                 let state = self.state.lock();
-                if state.is_closed || state.is_urgent {
+                if state.is_closed || state.is_halted || state.is_urgent {
                     return false;
                 }
                 // A full queue replaces its last event.
@@ -195,7 +216,7 @@ impl Mailbox {
     /// *Cancel safety*: the sleep may be dropped.
     pub async fn rest(&self, duration: Duration) {
         let deadline = deadline(duration);
-        while !self.is_closed() {
+        while !self.has_ended_waits() {
             if tokio::time::timeout_at(deadline, self.arrived.notified()).await.is_err() {
                 return;
             }

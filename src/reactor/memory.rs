@@ -87,6 +87,19 @@ impl Memories {
         Noticed { flags: entry.flags, operator_memo: Arc::clone(&origins.get(entry.origin).operator_memo) }
     }
 
+    /// Begins anew, as after a start of the process: everything known was there before. Returns the unique ids of the objects.
+    pub fn begin_anew(&self, operator_memo: &Arc<OperatorMemo>) -> Vec<Box<str>> {
+        let revision = self.declared.lock().revision;
+        let Table { entries, origins } = &mut *self.table.lock();
+        for entry in entries.values_mut() {
+            origins.give_back(entry.origin);
+            entry.origin = origins.take(Arc::clone(operator_memo), revision);
+            entry.flags = cause::Memory { noticed_by_listing: true, fully_handled_once: false };
+            entry.retry_state = None;
+        }
+        entries.keys().cloned().collect()
+    }
+
     /// Records the ids of the handlers of resumptions in a revision.
     pub fn declare<'a>(&self, revision: u32, resumptions: impl Iterator<Item = &'a str>) {
         let mut declared = self.declared.lock();
@@ -259,6 +272,21 @@ mod tests {
         memories.forget("v");
         assert!(memories.is_empty());
         assert_eq!(see(&memories, "u", false), cause::Memory::default());
+    }
+
+    #[test]
+    fn a_new_term_begins_as_after_a_start_with_the_objects_that_are_known() {
+        let memories = Memories::default();
+        see(&memories, "u", false);
+        memories.mark_handled("u");
+        let retry_state = RetryState { is_unreadable: true, ..RetryState::default() };
+        memories.keep_retry_state("u", retry_state);
+        let memo = Arc::new(OperatorMemo::default());
+        assert_eq!(memories.begin_anew(&memo), [Box::from("u")]);
+        assert_eq!(see(&memories, "u", false), cause::Memory { noticed_by_listing: true, fully_handled_once: false });
+        assert!(!memories.retry_state("u").is_unreadable);
+        let noticed = memories.notice("u", false, Arc::default);
+        assert!(Arc::ptr_eq(&noticed.operator_memo, &memo));
     }
 
     #[test]

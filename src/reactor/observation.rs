@@ -22,6 +22,8 @@ pub struct Purposes {
     pub indexed: Vec<Selector>,
     /// Selectors of admission handlers, whose kinds need not be watched.
     pub webhook: Vec<Selector>,
+    /// Selectors of the peering resources, whose groups are always discovered.
+    pub peering: Vec<Selector>,
 }
 
 impl Purposes {
@@ -75,6 +77,8 @@ pub struct Insights {
     pub indexed: BTreeSet<Arc<Resource>>,
     /// Kinds of webhooks.
     pub webhook: BTreeSet<Arc<Resource>>,
+    /// The peering resources.
+    pub peering: BTreeSet<Arc<Resource>>,
 }
 
 impl Insights {
@@ -83,6 +87,7 @@ impl Insights {
     /// Kinds of other groups do not change.
     pub fn revise(&mut self, purposes: &Purposes, group: Option<&str>, discovered: &[Arc<Resource>]) -> Vec<Unserved> {
         renew(&mut self.indexed, &purposes.indexed, group, discovered);
+        renew(&mut self.peering, &purposes.peering, group, discovered);
         renew(&mut self.webhook, &purposes.webhook, group, discovered);
         renew(&mut self.watched, &purposes.watched, group, discovered);
         let warnings = [

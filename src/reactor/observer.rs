@@ -1,20 +1,18 @@
 //! The observer of one operator: discovers kinds and namespaces, and starts and stops watches as they appear and vanish.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use crate::cluster::discovery::{self, Scan};
-use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Sink, Watcher};
+use crate::cluster::{self, Client, KnownObjects, ResourceResolver, Watcher};
 use crate::handling::trial::Share;
 use crate::handling::{Handler, Lifecycle, Policy};
-use crate::kit::{Backoff, Stop, Tasks, tasks};
+use crate::kit::{Stop, Tasks, tasks};
 use crate::manifest::cross_operator;
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Resource, Selector};
@@ -27,13 +25,18 @@ use super::leaving::Leaving;
 use super::memory::Memories;
 use super::observation::{Insights, Purposes};
 use super::observed::{ObservationSink, Observed, QUEUE_CAPACITY, Subject, backbone};
+use super::pausing::Follower;
 use super::precedence::{Precedence, Yielded};
 use super::revision::{KindRevisions, Revision, Revisions};
 use super::status::ServedKinds;
+use super::watching::{self, keep_watching};
 use super::worker::WorkerSettings;
 use crate::engines::admission::reviewer::WebhookKinds;
 use crate::engines::effects::Effects;
 use crate::engines::health::Health;
+use crate::engines::leading::Lead;
+use crate::engines::pause::Pause;
+use crate::engines::peering::Peerings;
 use crate::engines::readiness::{Blocker, Readiness};
 
 /// Times of discovery scans after a definition of a group has changed: the server needs a moment to serve a new kind.
@@ -41,9 +44,6 @@ const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_se
 
 /// Delay before a group that could not be read is scanned again.
 const RESCAN_DELAY: Duration = Duration::from_secs(30);
-
-/// The pauses before a watch restarts after panics.
-const RESTART_DELAYS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
 
 /// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
 const REASON_GONE: &str = "it is gone";
@@ -94,8 +94,12 @@ pub struct Declared {
     pub monitor: Option<Arc<ActivityMonitor>>,
     /// The health of the operators of the process.
     pub health: Health,
+    /// The pause of the operator.
+    pub pause: Pause,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
+    /// Whether this replica leads: only then, objects are handled.
+    pub lead: Lead,
 }
 
 /// Runs the watches of one operator.
@@ -136,6 +140,8 @@ pub struct Observer<W: Effects> {
     reported_scans: usize,
     /// Nothing is handled before it is known which kinds are indexed.
     starting: Option<Blocker>,
+    /// The peers of the operator.
+    peerings: Option<Peerings>,
 }
 
 /// A request to follow a change of the revisions.
@@ -282,7 +288,15 @@ impl<W: Effects + 'static> Observer<W> {
             worker_stop: Stop::new(),
             reported_scans: 0,
             starting,
+            peerings: None,
         }
+    }
+
+    /// Returns the observer with the peerings of the operator, whose resources it observes.
+    pub fn with_peerings(mut self, peerings: Peerings) -> Self {
+        self.purposes.peering = peerings.selectors();
+        self.peerings = Some(peerings);
+        self
     }
 
     /// Returns the handle that lets other revisions take effect.
@@ -316,6 +330,7 @@ impl<W: Effects + 'static> Observer<W> {
         self.kinds.learn(&scan, groups.as_ref());
         self.revise(None, scan);
         let observations = self.start_observing(&stop);
+        self.follow_pause(&stop);
         self.reconcile(&stop);
         drop(self.starting.take());
         drop(gate);
@@ -328,14 +343,31 @@ impl<W: Effects + 'static> Observer<W> {
         Ok(())
     }
 
+    fn follow_pause(&mut self, stop: &Stop) {
+        let Declared { name, pause, health, metrics, .. } = &self.declared;
+        let (operator, pause) = (Arc::clone(name), pause.clone());
+        let (revisions, health, metrics) = (Arc::clone(&self.revisions), health.clone(), metrics.clone());
+        let follower = Follower { operator, pause, revisions, health, metrics };
+        self.tasks.spawn("the pause", follower.run(stop.child()));
+    }
+
     /// Reports if handlers wait for the indexes for a long time.
     fn warn_of_waits(&mut self, stop: &Stop) {
         let Some(readiness) = self.revisions.newest().world.readiness().map(Arc::clone) else { return };
-        let stop = stop.child();
+        let (stop, pause) = (stop.child(), self.declared.pause.clone());
         self.tasks.spawn("warnings about indexes", async move {
+            let warn_unless_paused = async {
+                loop {
+                    pause.resumed().await;
+                    tokio::select! {
+                        () = pause.paused() => {}
+                        () = readiness.warn_of_waits() => {}
+                    }
+                }
+            };
             tokio::select! {
                 () = stop.requested() => {}
-                () = readiness.warn_of_waits() => {}
+                () = warn_unless_paused => {}
             }
         });
     }
@@ -380,7 +412,9 @@ impl<W: Effects + 'static> Observer<W> {
         let revision = self.revisions.newest();
         self.declared.earlier = earlier;
         self.declared.storages = Arc::clone(&revision.storages);
-        self.purposes = Purposes::of_handlers(revision.handlers.iter().map(AsRef::as_ref)).with_webhooks(&revision.webhooks);
+        let peering = std::mem::take(&mut self.purposes.peering);
+        let purposes = Purposes::of_handlers(revision.handlers.iter().map(AsRef::as_ref)).with_webhooks(&revision.webhooks);
+        self.purposes = Purposes { peering, ..purposes };
         let groups = self.declared.earlier.groups(self.purposes.groups()).map(|groups| groups.into_iter().map(str::to_owned).collect());
         match discovery::scan(&self.client, groups.as_ref()).await {
             Ok(scan) => {
@@ -559,6 +593,10 @@ impl<W: Effects + 'static> Observer<W> {
         if *self.published_namespaces.borrow() != self.namespaces {
             self.published_namespaces.send_replace(self.namespaces.clone());
         }
+        // First: a new peering holds the watches that begin below.
+        if let Some(peerings) = &mut self.peerings {
+            peerings.follow(&self.found.peering, &self.namespaces);
+        }
         let wanted = self.wanted();
         let gone: Vec<_> = self.watches.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
@@ -629,6 +667,7 @@ impl<W: Effects + 'static> Observer<W> {
             .with_monitor(declared.monitor.clone())
             .with_health(declared.health.clone())
             .measured(declared.metrics.kind(&resource.to_string()))
+            .led_by(&declared.lead)
             .with_stop(&self.worker_stop)
     }
 
@@ -662,7 +701,10 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(watcher) => {
                 let mut watcher = watcher.with_revisits(self.revisits.subscribe());
-                let stop = stop.child();
+                if self.declared.lead.is_elected() {
+                    watcher = watcher.with_relists(self.declared.lead.begins());
+                }
+                let (stop, pause, client) = (stop.child(), self.declared.pause.clone(), self.client.clone());
                 let retired =
                     self.retired.get(&key.0).map(|finished| Predecessor { known: oneshot::channel().1, finished: finished.clone() });
                 let predecessor = self.predecessors.remove(&key).or(retired);
@@ -680,7 +722,7 @@ impl<W: Effects + 'static> Observer<W> {
                             () = finished.requested() => {}
                         }
                     }
-                    keep_watching(name, &mut watcher, &mut sink, &stop).await;
+                    watching::watch_unless_paused(name, (&pause, &client), (&mut watcher, &mut sink, &kind), &stop).await;
                     let unneeded = match stop.reason() {
                         Some(REASON_GONE) => Some(watcher.into_known()),
                         Some(REASON_CHANGED) => successor.send(watcher.into_known()).err(),
@@ -727,23 +769,37 @@ impl<W: Effects + 'static> Observer<W> {
 
     async fn finish(mut self) {
         let kinds: Vec<_> = self.served.values().cloned().collect();
+        if self.declared.lead.is_elected() {
+            // The next leader lists all objects.
+            for kind in &kinds {
+                kind.queues.discard();
+            }
+        }
         let ends = kinds.iter().map(|kind| kind.finish(self.declared.exit_timeout));
         let newest = self.revisions.newest();
         // Objects wait for their daemons, so both end together.
-        tokio::join!(futures::future::join_all(ends), newest.world.end_background());
+        let (ended, limit) = (Stop::new(), Instant::now() + self.declared.exit_timeout);
+        let workers = async {
+            futures::future::join_all(ends).await;
+            ended.request("the workers have ended");
+        };
+        let background = async {
+            newest.world.end_background().await;
+            if !self.declared.lead.is_elected() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = ended.requested() => {}
+                // A write that begins now may not be answered before the workers are dropped.
+                () = tokio::time::sleep_until(limit) => self.declared.lead.close(),
+            }
+        };
+        tokio::join!(workers, background);
         self.tasks.finish(self.declared.exit_timeout).await;
-    }
-}
-
-/// Watches until the stop is requested. After a panic it restarts: without its watch a kind would get no more events.
-async fn keep_watching(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
-    let mut pauses = Backoff::new(RESTART_DELAYS);
-    while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
-        tasks::report_panic(&name, &tasks::panic_text(&*panic));
-        sink.request_failed(&cluster::Error::Connection("the watch has failed because of a defect of the engine".into()));
-        tokio::select! {
-            () = stop.requested() => return,
-            () = tokio::time::sleep(pauses.next_or_last().unwrap_or_default()) => {}
+        // Last: until then peers must not begin.
+        if let Some(peerings) = self.peerings.take() {
+            peerings.finish().await;
         }
     }
 }

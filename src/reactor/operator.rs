@@ -32,6 +32,7 @@ use super::observer::{Declared, Observer, Reviser, Scope};
 use super::precedence::Precedence;
 use super::reload::{self, Loaded, Preparation, Prepared, ReloadError, Reloaded, Reloads, Revising};
 use super::revision::Revision;
+use super::rights;
 use super::script_api::ScriptApi;
 use super::status::{Functions, LiveStatus, shown};
 use super::trial::{Trial, TrialEnd};
@@ -46,7 +47,10 @@ use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::endpoints::Endpoints;
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::health::Health;
+use crate::engines::leading::{Campaign, Election, HANDOVER_TIMEOUT, Lead, LeadingOptions, LeadingView, Led};
 use crate::engines::metrics::MetricsSink;
+use crate::engines::pause::Pause;
+use crate::engines::peering::{Conflict, Overrides, PeeringContext, Peerings, ProcessPeering};
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -56,6 +60,9 @@ use crate::telemetry::{Metrics, OperatorMetrics};
 
 /// Time limit of the end of the posting of Events: for the queued ones, and for a request that is not answered.
 const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long the leader posts its queued Events before another replica takes over.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -90,6 +97,12 @@ pub struct Shared {
     pub pod: Option<String>,
     /// The admission webhooks of the process.
     pub admission: Admission,
+    /// What the process says about itself to the peers of its operators.
+    pub peering: ProcessPeering,
+    /// How the replicas of each operator elect their leader; without it, this process handles.
+    pub leading: Option<LeadingOptions>,
+    /// Whether the rights of the operators are checked at their start.
+    pub checks_rights: bool,
 }
 
 /// The time after which the exiting process is killed: the longest of its operators.
@@ -161,6 +174,9 @@ pub enum ServeError {
     /// A startup handler has failed.
     #[error(transparent)]
     Startup(ActivityError),
+    /// It cannot be one peer with another operator of the process.
+    #[error(transparent)]
+    Peering(#[from] Conflict),
     /// There are no usable credentials.
     #[error("cannot connect to the cluster")]
     Login(#[source] cluster::Error),
@@ -187,7 +203,9 @@ pub enum ServeError {
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
 /// with login functions also ends if a later login fails.
-pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+pub async fn serve(mut operator: Operator, access: Access, shared: Shared, mut reloads: Reloads, stop: Stop) -> Result<(), ServeError> {
+    let is_clusterwide = matches!(shared.scope, Scope::Cluster);
+    shared.peering.overrides.apply(&mut operator.settings.peering, is_clusterwide);
     let settings = operator.settings.clone();
     settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let starting = shared.endpoints.health.gate(format!("operator '{}' is starting", operator.name));
@@ -202,6 +220,7 @@ pub async fn serve(operator: Operator, access: Access, shared: Shared, mut reloa
         Err(ActivityError::Stopped) => return Ok(()),
         Err(failed) => return Err(ServeError::Startup(failed)),
     };
+    let _member = shared.peering.peers.join(&operator.name, &settings.peering)?;
     drop(starting);
     shared.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
     started.client.configure(connection(&settings));
@@ -248,6 +267,7 @@ struct Started {
     poster: Poster,
     posted: Queue,
     counted: Arc<MetricsSink>,
+    lead: Lead,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -267,7 +287,14 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let kinds = Arc::new(ResourceResolver::new(client.clone()));
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
     let (poster, posted) = posting::queue(settings.posting.clone());
-    let api = ScriptApi::new(ObjectClient::new(client.clone(), name), Arc::clone(&kinds), poster.clone()).logged_by(log.clone());
+    let lead = shared.leading.as_ref().map_or_else(Lead::permanent, |_| Lead::elected(shared.clock.clone()));
+    let api_with = |client, poster| ScriptApi::new(ObjectClient::new(client, name), Arc::clone(&kinds), poster).logged_by(log.clone());
+    let mut api = api_with(client.clone(), poster.clone());
+    let mut led_poster = poster.clone();
+    if lead.is_elected() {
+        led_poster = poster.fenced(Arc::new(lead.clone()));
+        api = api_with(client.fenced(Arc::new(lead.clone())), led_poster.clone()).beside(api);
+    }
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
     let revision = operator.revision(&program);
@@ -289,13 +316,13 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     }
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
     let counted = Arc::new(MetricsSink::new(metrics));
-    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(poster.clone())));
+    let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(led_poster)));
     let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted })
+    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead })
 }
 
 /// Has the sizes of indexes read with the metrics: they change at almost every event.
@@ -325,9 +352,10 @@ async fn run(
     let background = BackgroundOptions { revision: loaded.revision.as_str().into(), ..background };
     let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().collect();
     let functions = Mutex::new(Functions::of(&operator));
+    let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
     let Operator { name, defaults, schedules, webhooks, .. } = operator;
-    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted } = started;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -338,28 +366,57 @@ async fn run(
     posted.configure(settings.posting.clone());
     let posts = posted.run(client.clone(), shared.clock.clone(), name.clone(), posting.stop.clone());
     posting.tasks.spawn("posting of Events", posts);
+    if let Some(checked) = checked {
+        let at_home = shared.leading.as_ref().filter(|options| options.namespace.is_none());
+        let lease = at_home.map(|options| options.lease.clone().unwrap_or_else(|| name.clone()));
+        let check = rights::check(checked, client.clone(), shared.scope.clone(), lease);
+        let stop = own_stop.child();
+        posting.tasks.spawn("check of rights", async move {
+            tokio::select! {
+                biased;
+                () = stop.requested() => {}
+                () = check => {}
+            }
+        });
+    }
     let Shared { endpoints, exit_timeouts, pod, has_trials, .. } = &shared;
     let (endpoints, exit_timeouts) = (endpoints.clone(), exit_timeouts.clone());
     let (pod, has_trials) = (pod.clone(), *has_trials);
-    let health = endpoints.health.clone();
+    let pause = Pause::default();
+    let health = endpoints.health.of_operator(&pause);
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
-    let effects = LiveEffects::new(scripts, client.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
+    let writer = if lead.is_elected() { client.fenced(Arc::new(lead.clone())) } else { client.clone() };
+    let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
     let review_calls = Arc::clone(&calls);
     let (clock, review_events) = (shared.clock.clone(), events.clone());
+    let election = shared.leading.as_ref().map(|options| {
+        effects.background().iter().for_each(|background| background.limit_exit(HANDOVER_TIMEOUT));
+        let (operator, view) = (name.clone(), LeadingView::default());
+        let led = Arc::clone(&effects) as Arc<dyn Led>;
+        let (client, clock, lead, metrics) = (client.clone(), shared.clock.clone(), lead.clone(), metrics.clone());
+        let campaign = Campaign { operator, client, clock, lead, led, metrics, view: view.clone() };
+        (Election::start(options, campaign), view)
+    });
+    let (election, leading) = election.unzip();
+    let exit_limit = if lead.is_elected() { HANDOVER_TIMEOUT } else { Duration::MAX };
     let schedule_context = ScheduleContext {
         scripts: calls,
-        clock: shared.clock,
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
         events,
+        lead: lead.clone(),
         readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
         metrics: metrics.clone(),
-        store: ScheduleStore::new(client.clone(), &name),
+        store: ScheduleStore::new(writer, &name),
         settings: activities.settings(),
         default_backoff: settings.execution.default_backoff,
         error_delays: settings.queueing.error_delays.clone().into(),
-        exit_timeout: settings.queueing.exit_timeout,
+        exit_timeout: settings.queueing.exit_timeout.min(exit_limit),
     };
+    let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
+    let peerings = peerings(&name, &settings, &shared, &client, &pause);
     let earlier = shared.precedence.before(&name);
     let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let declared = Declared {
@@ -370,13 +427,19 @@ async fn run(
         webhooks: webhook_kinds,
         monitor: shared.monitor.clone(),
         health,
+        pause: pause.clone(),
         metrics: metrics.clone(),
+        exit_timeout: settings.queueing.exit_timeout.min(exit_limit),
+        lead,
         ..declare(&name, handlers, &settings, shared.scope)
     };
     #[cfg(test)]
     let schedules = super::defects::spoiled_schedules(schedules);
     // The observer holds up the schedules, too, until it knows which kinds are indexed.
-    let observer = Observer::new(declared, effects, client.clone(), kinds);
+    let mut observer = Observer::new(declared, effects, client.clone(), kinds);
+    if let Some(peerings) = peerings {
+        observer = observer.with_peerings(peerings);
+    }
     let (revisions, watched) = observer.view();
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: name.as_str().into(),
@@ -399,8 +462,10 @@ async fn run(
         functions,
         calls: counted,
         metrics: metrics.clone(),
+        pause,
         trial: Mutex::default(),
         rolled_back: Mutex::default(),
+        leading,
     });
     let _listed = endpoints.board.list(&name, Arc::clone(&status) as Arc<dyn StatusSource>);
     let reviews_client = client.clone();
@@ -413,6 +478,7 @@ async fn run(
         refused: None,
         has_trials,
         pod,
+        peering,
         health: endpoints.health.clone(),
         loaded,
         reviser: observer.reviser(),
@@ -455,6 +521,10 @@ async fn run(
     let reviewed = if reviews.is_terminated() { Ok(()) } else { reviews.await };
     running.end_trial();
     running.schedules.finish().await;
+    if let Some(election) = election {
+        running.poster.flush(FLUSH_TIMEOUT).await;
+        election.end().await;
+    }
     served.and(reviewed.map_err(|source| ServeError::Admission { operator: name, source }))
 }
 
@@ -471,6 +541,8 @@ struct RunningOperator {
     refused: Option<Arc<str>>,
     has_trials: bool,
     pod: Option<String>,
+    /// The options of peering, and whether the operator serves all namespaces.
+    peering: (Overrides, bool),
     health: Health,
     loaded: Loaded,
     reviser: Reviser<LiveEffects>,
@@ -508,14 +580,17 @@ impl Revising for RunningOperator {
     async fn act(&mut self) {
         match self.trial.as_mut().map(Trial::decide) {
             None | Some(TrialVerdict::Continue) => {}
-            Some(TrialVerdict::Promote) => self.promote().await,
+            // Boxed, because an operator has no place for the state of a rare event.
+            Some(TrialVerdict::Promote) => Box::pin(self.promote()).await,
             Some(TrialVerdict::RollBack(fault)) => self.roll_back(fault).await,
         }
     }
 }
 
 impl RunningOperator {
-    async fn replace(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+    async fn replace(&mut self, mut operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
+        let (overrides, is_clusterwide) = &self.peering;
+        overrides.apply(&mut operator.settings.peering, *is_clusterwide);
         let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
         let program = program.after(self.reviser.newest().world.scripts().installed.program());
         let revision = operator.revision(&program);
@@ -719,7 +794,9 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         sub_defaults: Policy::default(),
         monitor: None,
         health: Health::default(),
+        pause: Pause::default(),
         metrics: OperatorMetrics::default(),
+        lead: Lead::permanent(),
         earlier: Precedence::default(),
         settings: Arc::new(WorkerSettings::of(settings)),
         worker_limit: queueing.worker_limit,
@@ -727,6 +804,32 @@ fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope
         is_scanning_disabled: scanning.disabled,
         scope,
     }
+}
+
+/// Returns the peerings of an operator, unless it ignores its peers.
+fn peerings(name: &str, settings: &Settings, shared: &Shared, client: &Client, pause: &Pause) -> Option<Peerings> {
+    let mut peering = settings.peering.clone();
+    if peering.standalone {
+        return None;
+    }
+    if matches!(shared.scope, Scope::Cluster) && peering.clusterwide == Some(false) {
+        warn!(
+            target: "kopfd::peering",
+            "Operator '{name}' serves all namespaces, and so uses the cluster-wide peering, though settings.peering.clusterwide is false."
+        );
+        peering.clusterwide = Some(true);
+    }
+    Some(Peerings::new(PeeringContext {
+        operator: Arc::from(name),
+        identity: Arc::clone(&shared.peering.identity),
+        settings: peering,
+        client: client.clone(),
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
+        metrics: shared.endpoints.metrics.operator(name),
+        process: shared.peering.peers.clone(),
+        seed: shared.seed,
+    }))
 }
 
 /// Returns the client settings of an operator.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -14,6 +15,7 @@ use crate::telemetry::KindMetrics;
 #[derive(Debug)]
 pub struct Queues {
     mailboxes: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
+    is_halted: AtomicBool,
     /// The limit of concurrent workers, if there is one.
     permits: Option<Arc<Semaphore>>,
     metrics: Option<Arc<KindMetrics>>,
@@ -33,7 +35,7 @@ impl Queues {
     pub fn new(worker_limit: Option<usize>) -> Self {
         // A limit beyond the maximum of a semaphore means no limit.
         let permits = worker_limit.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-        Self { mailboxes: Mutex::default(), permits, metrics: None }
+        Self { mailboxes: Mutex::default(), is_halted: AtomicBool::new(false), permits, metrics: None }
     }
 
     /// Returns the queues with metrics of their events.
@@ -56,6 +58,7 @@ impl Queues {
             return Queued::Waiting;
         }
         let (uid, mailbox): (Arc<str>, _) = (Arc::from(uid), Arc::new(Mailbox::measured(self.metrics.clone())));
+        mailbox.halt(self.is_halted.load(Ordering::SeqCst));
         mailbox.put(event);
         mailboxes.insert(Arc::clone(&uid), Arc::clone(&mailbox));
         Queued::First(uid, mailbox)
@@ -85,6 +88,14 @@ impl Queues {
         }
     }
 
+    /// Lets the workers wait for nothing, since the operator is paused; or allows waits again.
+    pub fn halt(&self, is_halted: bool) {
+        let mailboxes = self.mailboxes.lock();
+        if self.is_halted.swap(is_halted, Ordering::SeqCst) != is_halted {
+            sorted(&mailboxes).for_each(|mailbox| mailbox.halt(is_halted));
+        }
+    }
+
     /// Drops all queued events, and closes all queues.
     pub fn discard(&self) {
         self.mailboxes.lock().values().for_each(|mailbox| mailbox.discard());
@@ -93,13 +104,7 @@ impl Queues {
 
     /// Closes all queues.
     pub fn close(&self) {
-        let mailboxes = self.mailboxes.lock();
-        // In a reproducible order: simulations depend on it.
-        let mut sorted: Vec<_> = mailboxes.iter().collect();
-        sorted.sort_by_key(|(uid, _)| Arc::clone(uid));
-        for (_, mailbox) in sorted {
-            mailbox.close();
-        }
+        sorted(&self.mailboxes.lock()).for_each(Mailbox::close);
     }
 
     /// Tells whether the number of workers is limited.
@@ -122,6 +127,13 @@ impl Queues {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Returns the mailboxes in a reproducible order: simulations depend on it.
+fn sorted(mailboxes: &HashMap<Arc<str>, Arc<Mailbox>>) -> impl Iterator<Item = &Mailbox> {
+    let mut sorted: Vec<_> = mailboxes.iter().collect();
+    sorted.sort_by_key(|(uid, _)| Arc::clone(uid));
+    sorted.into_iter().map(|(_, mailbox)| &**mailbox)
 }
 
 fn remove(mailboxes: &mut HashMap<Arc<str>, Arc<Mailbox>>, uid: &str) {

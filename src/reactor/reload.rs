@@ -45,13 +45,20 @@ pub const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
-const FIXED: [(&str, &str); 8] = [
+const FIXED: [(&str, &str); 15] = [
     ("queueing", "workerLimit"),
     ("queueing", "exitTimeout"),
     ("scanning", "disabled"),
     ("admission", "server"),
     ("admission", "managed"),
     ("admission", "derivedConditions"),
+    ("peering", "name"),
+    ("peering", "stealth"),
+    ("peering", "priority"),
+    ("peering", "lifetime"),
+    ("peering", "mandatory"),
+    ("peering", "standalone"),
+    ("peering", "clusterwide"),
     ("networking", "connectTimeout"),
     ("networking", "trustEnv"),
 ];

@@ -22,17 +22,23 @@ pub struct ScriptApi {
     kinds: Arc<ResourceResolver>,
     log: Option<Arc<ChangeLog>>,
     poster: Poster,
+    of_every_replica: Option<Arc<dyn Api>>,
 }
 
 impl ScriptApi {
     /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
-        Self { objects, kinds, log: None, poster }
+        Self { objects, kinds, log: None, poster, of_every_replica: None }
     }
 
     /// Returns the bridge with a log of writes.
     pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Returns the bridge for the calls of the leader, beside the one for calls that every replica makes.
+    pub fn beside(self, of_every_replica: Self) -> Self {
+        Self { of_every_replica: Some(Arc::new(of_every_replica)), ..self }
     }
 
     /// Sends a request, and logs its changes.
@@ -119,6 +125,10 @@ impl Api for ScriptApi {
 
     fn post_log(&self, object: &Value, level: Level, message: &str) {
         self.poster.post_log(object, level, message);
+    }
+
+    fn of_every_replica(&self) -> Option<Arc<dyn Api>> {
+        self.of_every_replica.clone()
     }
 }
 

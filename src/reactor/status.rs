@@ -8,8 +8,12 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::engines::effects::Effects;
+use crate::engines::leading::{LeadingView, Seen};
 use crate::engines::metrics::MetricsSink;
-use crate::engines::status::{HandlerStatus, KindStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus};
+use crate::engines::pause::Pause;
+use crate::engines::status::{
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, QueueStatus, RolledBack, SideStatus, StatusSource, TrialStatus,
+};
 use crate::engines::tally::Tally;
 use crate::handling::Handler;
 use crate::handling::trial::SideCounts;
@@ -37,10 +41,14 @@ pub(super) struct LiveStatus<W: Effects> {
     pub calls: Arc<MetricsSink>,
     /// Its counted calls.
     pub metrics: OperatorMetrics,
+    /// Its pause.
+    pub pause: Pause,
     /// The revision on trial.
     pub trial: Mutex<Option<TrialView>>,
     /// The revision that was rolled back last.
     pub rolled_back: Mutex<Option<RolledBack>>,
+    /// The election of the leader, if there is one.
+    pub leading: Option<LeadingView>,
 }
 
 /// A trial, as it is shown.
@@ -121,14 +129,21 @@ impl<W: Effects + 'static> StatusSource for LiveStatus<W> {
             name: self.name.clone(),
             revision: revision.digest.to_string(),
             since: shown(revision.since),
+            paused: self.pause.causes(),
             is_last_load_successful: self.metrics.is_loaded(),
             kinds,
             handlers: self.functions.lock().0.iter().map(|(id, on)| self.handler(id, on, &running)).collect(),
             queues,
             trial: self.trial.lock().as_ref().map(TrialView::now),
             rolled_back: self.rolled_back.lock().clone(),
+            leading: self.leading.as_ref().map(leading),
         }
     }
+}
+
+fn leading(view: &LeadingView) -> LeadingStatus {
+    let Seen { lease, identity, role, holder, transitions } = view.get();
+    LeadingStatus { lease, identity, role: role.as_str().to_owned(), holder: holder.unwrap_or_default(), transitions }
 }
 
 impl<W: Effects> LiveStatus<W> {

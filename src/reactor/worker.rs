@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 
-use crate::cluster::PartialMetadata;
+use crate::cluster::{self, PartialMetadata};
 use crate::handling::breaker::{Breaker, Report, Trigger};
 use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
@@ -28,10 +28,14 @@ pub use super::worker_settings::WorkerSettings;
 use crate::engines::effects::{Effects, IndexEvent};
 use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
+use crate::engines::leading::Lead;
 use crate::engines::patching;
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// How long calls may take to end when the leadership has ended. Nothing they do has an effect then.
+const CANCELLATION: Duration = Duration::from_secs(1);
 
 /// The text of the panic after a call that ended although no stop was requested.
 const CANCELLED: &str = "a call was cancelled, though the operator does not stop";
@@ -65,6 +69,10 @@ pub struct Worker<W: Effects> {
     pub attempt: Attempt,
     /// Whether the next event is indexed already.
     pub is_indexed_ahead: bool,
+    /// Whether this replica leads.
+    pub lead: Lead,
+    /// Ends the calls of the event that is being handled, if the leadership may end before the operator.
+    pub led_stop: Option<Stop>,
 }
 
 /// The event that is being processed.
@@ -154,7 +162,7 @@ impl<W: Effects> Worker<W> {
         event.unblock();
     }
 
-    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before.
+    /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
     pub async fn await_readiness(&self) -> bool {
         let Some(readiness) = self.serving.indexing().world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
         tokio::select! {
@@ -212,8 +220,10 @@ impl<W: Effects> Worker<W> {
             let _ = std::panic::catch_unwind(AssertUnwindSafe(logged));
         }
         self.mailbox.rest(delay).await;
+        // A paused operator gets the object again when it resumes.
         if let Some(event) = self.attempt.event.take()
             && !self.mailbox.is_closed()
+            && !self.mailbox.is_halted()
         {
             self.mailbox.put_back(event);
         }
@@ -235,6 +245,7 @@ impl<W: Effects> Worker<W> {
         let noticed = self.notice(&event);
         let body = match (self.read)(&event.raw, &self.serving.served.resource) {
             Ok(body) => body,
+            Err(_) if !self.lead.holds(event.term) => return self.stand_by(&event),
             Err(error) => return self.pass_over(&event, &error).await,
         };
         if self.expected.version.is_some() && self.expected.version.as_deref() == body.resource_version() {
@@ -248,10 +259,13 @@ impl<W: Effects> Worker<W> {
         if let Err(error) = indexed {
             return self.fail_indexing(&body, error).await;
         }
+        if !self.lead.holds(event.term) {
+            return self.stand_by(&event);
+        }
         if !self.await_readiness().await {
             return;
         }
-        let (version, echo) = self.process(event.event_kind, body, &noticed).await;
+        let Some((version, echo)) = self.process_in_term(&event, body, &noticed).await else { return };
         if let Some(version) = version
             && !self.serving.settings.consistency_timeout.is_zero()
         {
@@ -262,6 +276,53 @@ impl<W: Effects> Worker<W> {
             let until = Moment::after(self.serving.world.clock().now(), self.serving.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
+    }
+
+    /// Passes over an event while this replica does not lead. When it does, the object is listed.
+    fn stand_by(&mut self, event: &Event) {
+        self.expected = Expected::default();
+        event.unblock();
+        if event.event_kind == EventKind::Deleted {
+            self.memories.forget(&self.uid);
+            self.serving.indexing().world.unindex(&self.uid);
+            self.serving.world.forget(&self.memo_key);
+        }
+    }
+
+    /// Runs a cycle while the term of the event lasts. When it ends, calls are cancelled, and everything else is dropped soon: nothing is
+    /// written any more. Returns `None` then.
+    async fn process_in_term(&mut self, event: &Event, body: Body, noticed: &Noticed) -> Option<(Option<String>, Option<Echo>)> {
+        if !self.lead.is_elected() {
+            return Some(self.process(event.event_kind, body, noticed).await);
+        }
+        let Some((duty, term)) = self.lead.enter(event.term).zip(event.term) else {
+            self.stand_by(event);
+            return None;
+        };
+        let (lead, stop) = (self.lead.clone(), self.stop.child());
+        self.led_stop = Some(stop.clone());
+        let lost = async {
+            lead.ended(term).await;
+            stop.request("the lease is lost");
+            tokio::time::sleep(CANCELLATION).await;
+        };
+        let processed = tokio::select! {
+            biased;
+            processed = self.process(event.event_kind, body, noticed) => Some(processed),
+            () = lost => None,
+        };
+        self.led_stop = None;
+        drop(duty);
+        if !self.lead.holds(event.term) {
+            self.expected = Expected::default();
+            return None;
+        }
+        processed
+    }
+
+    /// Returns the signal that ends running calls.
+    fn calls_stop(&self) -> &Stop {
+        self.led_stop.as_ref().unwrap_or(&self.stop)
     }
 
     /// An object that cannot be indexed is not handled, and pauses.
@@ -351,7 +412,7 @@ impl<W: Effects> Worker<W> {
                 memory: noticed.flags,
                 consistent_at: self.expected.until,
                 mailbox: &self.mailbox,
-                stop: self.stop.clone(),
+                stop: self.calls_stop().clone(),
                 memo: self.memo(noticed),
                 span: self.span.clone(),
                 is_outdated: pause == Pause::Interrupted,
@@ -376,7 +437,9 @@ impl<W: Effects> Worker<W> {
                     retry_state.remaining = sent.remaining;
                     version = sent.version;
                 }
-                Ok(Err(Error::Cancelled)) if self.stop.is_requested() => {}
+                Ok(Err(Error::Cancelled)) if self.calls_stop().is_requested() => {}
+                // The term of the leadership is over.
+                Ok(Err(Error::Patch(cluster::Error::Fenced))) => {}
                 // A script thread has failed; without a panic, the event would be lost.
                 Ok(Err(Error::Cancelled)) => panic!("{CANCELLED}"),
                 Ok(Err(error)) => self.throttle(&mut retry_state, &seen, &error).await,
@@ -421,7 +484,8 @@ impl<W: Effects> Worker<W> {
             seconds(left)
         )));
         let is_over = self.mailbox.pause(left, |event| retry_state.recent.is_urgent(event)).await;
-        (!self.mailbox.is_closed()).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
+        let is_left = self.mailbox.is_closed() || self.mailbox.is_halted();
+        (!is_left).then_some(if is_over { Pause::Over } else { Pause::Interrupted })
     }
 
     /// Records the end of a cycle.

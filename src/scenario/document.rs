@@ -111,6 +111,7 @@ impl ReadContext<'_> {
             start: start?,
             seeds,
             expressions,
+            has_derived_rights: false,
             steps,
         })
     }

@@ -3,6 +3,7 @@
 mod faults;
 mod fresh_indexes;
 mod objects;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::apiserver::admission::Caller;
 use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
+use crate::engines::peering::ProcessPeering;
 use crate::engines::{Endpoints, EventStream};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
@@ -37,8 +39,9 @@ use super::credentials::ScenarioCredentials;
 use super::expressions::{Interpreter, Question};
 use super::invariants::{Invariants, Process};
 use super::metrics::{self, Sample};
-use super::model::{OPERATOR_USER, Scenario, Target};
+use super::model::{OPERATOR_USER, PeerChange, Scenario, Target};
 use super::operator_run::{self, Exit, OperatorRun};
+use super::peers;
 use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
@@ -57,6 +60,9 @@ const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time limit for a graceful stop of the operators.
 const STOP_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The identity of the operators among their peers.
+const OWN_IDENTITY: &str = "kopfd-test";
 
 /// How often to check for pending work when no notification arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -104,7 +110,8 @@ pub(super) struct Environment {
 impl Environment {
     /// Creates the environment with an empty server.
     pub(super) fn new(scenario: Arc<Scenario>, seed: u64, clock: Clock, timeline: Arc<Timeline>, chaos: Option<Arc<Chaos>>) -> Self {
-        let operator = User::new(OPERATOR_USER, &[MASTERS, "system:authenticated"]);
+        let groups: &[&str] = if scenario.has_derived_rights { &["system:authenticated"] } else { &[MASTERS, "system:authenticated"] };
+        let operator = User::new(OPERATOR_USER, groups);
         let authentication = Authentication::Tokens(BTreeMap::from([(OPERATOR_USER.to_owned(), operator)]));
         let admission = Admission::in_process();
         let webhooks = Caller { hook: Some(webhooks::hook(&admission)), ..Caller::default() };
@@ -150,6 +157,14 @@ impl Environment {
         objects::apply_given(&self.api, &self.scenario).await
     }
 
+    /// Writes or removes the record of another operator.
+    ///
+    /// # Errors
+    /// If the server refuses it.
+    pub(super) async fn change_peer(&self, change: &PeerChange) -> Result<(), String> {
+        peers::change(&self.api, &self.operators(), change, self.clock.now()).await
+    }
+
     /// Returns all objects of the server without the objects and fields that differ between runs.
     pub(super) fn final_state(&self) -> FinalState {
         objects::final_state(&self.api, &self.scenario.seeds)
@@ -185,6 +200,7 @@ impl Environment {
         let pending_calls: Arc<parking_lot::Mutex<PendingCalls>> = Arc::default();
         let running_tasks = self.renew_running_tasks();
         let operators = self.operators();
+        self.grant(&operators).await?;
         let prefixes = operators.iter().map(|operator| operator.settings.persistence.storages.prefix().to_owned()).collect();
         let transport = ScenarioTransport::new(TransportOptions {
             api: self.api.clone(),
@@ -214,6 +230,9 @@ impl Environment {
             has_trials: true,
             pod: None,
             admission: self.admission.clone(),
+            peering: ProcessPeering::of(OWN_IDENTITY),
+            leading: None,
+            checks_rights: false,
         };
         let stop = Stop::new();
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
@@ -383,6 +402,7 @@ impl Environment {
             return Err("a reload in a scenario cannot add, remove or rename operators".to_owned());
         }
         *self.operators.lock() = Arc::new(operators.clone());
+        self.grant(&operators).await?;
         // A killed operator starts with the new files.
         let reloaders = self.run.lock().await.as_ref().map(|run| run.reloaders.clone()).unwrap_or_default();
         let precedence = Precedence::of(&operators);
@@ -416,6 +436,11 @@ impl Environment {
             self.end(run).await;
         }
         self.start().await
+    }
+
+    /// Grants the operators what they need, if they have only that.
+    async fn grant(&self, operators: &[Operator]) -> Result<(), String> {
+        if self.scenario.has_derived_rights { rights::grant(&self.api, operators, &self.scenario).await } else { Ok(()) }
     }
 
     /// Changes files. The inner result has the operators, or their first mistake.
@@ -613,6 +638,12 @@ impl Observations for Environment {
 
     fn exit(&self) -> Option<Exited> {
         self.exit.lock().clone()
+    }
+
+    fn pauses(&self) -> Vec<String> {
+        let endpoints = self.endpoints.lock().clone();
+        let status = endpoints.board.status(&endpoints.health);
+        status.operators.into_iter().flat_map(|operator| operator.paused).collect()
     }
 
     async fn probes(&self) -> Option<ProbeAnswer> {

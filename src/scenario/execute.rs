@@ -228,6 +228,7 @@ async fn try_simple_step(environment: &Environment, step: &Step) -> Result<(), P
                 .await
                 .map_err(|refused| format!("{target}: {refused}"))?;
         }
+        StepAction::Peer(change) => environment.change_peer(change).await?,
         StepAction::Fault(fault) => environment.faults.add(step.spot, fault.rule.clone()),
         StepAction::ClearFaults => environment.faults.clear(),
         StepAction::Advance(duration) => tokio::time::sleep(*duration).await,

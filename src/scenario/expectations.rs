@@ -36,11 +36,12 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         "metrics",
         "exit",
         "probes",
+        "paused",
     ];
     let fields = reader.fields(item, "an expectation", &known)?;
-    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes"];
+    let subjects = ["object", "calls", "background", "events", "logs", "requests", "indexes", "metrics", "exit", "probes", "paused"];
     if !subjects.iter().chain(&["matches", "absent"]).any(|key| fields.mentions(key)) {
-        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `metrics`, `exit`, or `probes`";
+        let hint = "add `object`, `calls`, `background`, `events`, `logs`, `requests`, `indexes`, `metrics`, `exit`, `probes`, or `paused`";
         reader.error_with(item, "nothing is expected", hint);
         return None;
     }
@@ -55,6 +56,7 @@ pub(super) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<Expecta
         metrics: fields.get("metrics").map(|item| metrics::read(context, &item)).unwrap_or_default(),
         exit: fields.get("exit").and_then(|item| exit(context, &item)),
         probes: fields.get("probes").and_then(|item| probes(context, &item)),
+        paused: fields.get("paused").and_then(|item| Some((item.spot(), reader.boolean(&item)?))),
     })
 }
 

@@ -6,6 +6,7 @@
 
 mod background;
 mod firings;
+mod pausing;
 mod progress;
 mod schedules;
 mod stored;
@@ -31,6 +32,7 @@ use crate::script::Returned;
 
 use super::timeline::Subject;
 use background::BackgroundChecks;
+use pausing::PauseChecks;
 use progress::{Attempt, Called, Context, Progress};
 use schedules::{DeclaredSchedules, Known, ScheduleChecks};
 use stored::Storage;
@@ -70,6 +72,7 @@ struct State {
     tallies: Tallies,
     background: BackgroundChecks,
     schedules: ScheduleChecks,
+    pauses: PauseChecks,
     /// Objects whose main patch was sent, while the patch of the status may still follow.
     half_written: BTreeSet<Subject>,
     lost_statuses: BTreeSet<Subject>,
@@ -124,6 +127,7 @@ impl Invariants {
     /// Notes that the engine received an object: all earlier writes of it are finished.
     pub(super) fn object_seen(&self, process: Process, body: &Body) {
         self.update(process, body, |progress, context| progress.object_seen(context, body));
+        self.check_pause(process, |checks, now| checks.object_seen(process.operator, body, now));
         self.state.lock().half_written.remove(&Subject::of(body));
         self.check_tasks(process, body, |checks, key| {
             checks.object_seen(key, body);
@@ -149,9 +153,33 @@ impl Invariants {
         });
     }
 
+    /// Notes that an operator is paused, or not any more.
+    pub(super) fn paused(&self, process: Process, is_paused: bool) {
+        self.check_pause(process, |checks, now| {
+            checks.paused(process.operator, is_paused, now);
+            None
+        });
+        let now = self.clock.now();
+        self.with(process, None, |state| state.schedules.paused(process.operator, is_paused, now));
+    }
+
+    /// Updates the checks of pauses. Those of earlier runs are ignored.
+    fn check_pause(&self, process: Process, check: impl FnOnce(&mut PauseChecks, Timestamp) -> Option<String>) {
+        let now = self.clock.now();
+        self.with(process, None, |state| {
+            if process.run == state.run {
+                let violation = check(&mut state.pauses, now);
+                state.violations.extend(violation);
+            }
+        });
+    }
+
     /// Notes an event of a timer or daemon.
     pub(super) fn task(&self, process: Process, body: &Body, handler: &Handler, event: TaskEvent<'_>) {
         let now = self.clock.now();
+        if let TaskEvent::Called { .. } = event {
+            self.check_pause(process, |checks, now| checks.task_called(process.operator, handler, now));
+        }
         self.check_tasks(process, body, |checks, key| checks.task(key, body, &handler.id, event, now));
     }
 
@@ -192,6 +220,7 @@ impl Invariants {
 
     /// Notes the start of a call of a schedule.
     pub(super) fn schedule_called(&self, process: Process, handler: &Handler, tick: Timestamp, retry: u64) {
+        self.check_pause(process, |checks, now| checks.task_called(process.operator, handler, now));
         self.check_schedule(process, handler, |checks, key, _, known| checks.called(&key, tick, retry, known));
     }
 
@@ -252,6 +281,10 @@ impl Invariants {
     /// Notes the end of a cycle.
     pub(super) fn cycle_ended(&self, process: Process, body: &Body, error: Option<&str>) {
         self.update(process, body, |progress, context| progress.cycle_ended(context, error));
+        self.check_pause(process, |checks, now| {
+            checks.cycle_ended(process.operator, body, now);
+            None
+        });
         self.check_tasks(process, body, |checks, key| {
             checks.cycle_ended(key, body, error.is_some());
             Vec::new()
@@ -377,8 +410,9 @@ impl Invariants {
         }
         if process.run > state.run {
             (state.run, state.is_killed) = (process.run, false);
-            let State { objects, tallies, background, schedules, half_written, lost_statuses, violations, .. } = &mut *state;
+            let State { objects, tallies, background, schedules, pauses, half_written, lost_statuses, violations, .. } = &mut *state;
             violations.extend(background.run_ended(self.clock.now()));
+            pauses.run_ended();
             schedules.run_ended();
             for ((operator, _), progress) in objects.iter_mut() {
                 progress.run_ended(*operator, tallies);

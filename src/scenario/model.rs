@@ -44,6 +44,8 @@ pub struct Scenario {
     pub seeds: Seeds,
     /// Expressions of its matchers; predicates are indices.
     pub expressions: Vec<Expression>,
+    /// Whether the operators have exactly the derived rights, and not all.
+    pub has_derived_rights: bool,
     /// In the order of execution.
     pub steps: Vec<Step>,
 }
@@ -59,23 +61,25 @@ impl Scenario {
         &self.source.name
     }
 
+    /// Returns all steps, with those that are executed while the operators are stopped.
+    pub(super) fn all_steps(&self) -> impl Iterator<Item = &Step> {
+        self.steps.iter().flat_map(|step| match &step.action {
+            StepAction::Restart(downtime) | StepAction::Kill(downtime) => downtime.meanwhile.as_slice(),
+            _ => std::slice::from_ref(step),
+        })
+    }
+
     /// Returns all objects that the scenario applies, initially or in a step, including the items of lists.
     pub fn applied_objects(&self) -> Vec<&Value> {
         let mut all: Vec<&Value> = self.given.iter().map(|given| &given.object).collect();
-        for step in &self.steps {
-            let inner = match &step.action {
-                StepAction::Restart(downtime) | StepAction::Kill(downtime) => downtime.meanwhile.as_slice(),
-                _ => std::slice::from_ref(step),
-            };
-            all.extend(inner.iter().flat_map(|step| match &step.action {
-                StepAction::Apply(objects) => objects.as_slice(),
-                StepAction::Request(checked) => match &checked.request {
-                    UserRequest::Apply(object) => std::slice::from_ref(object),
-                    _ => &[],
-                },
+        all.extend(self.all_steps().flat_map(|step| match &step.action {
+            StepAction::Apply(objects) => objects.as_slice(),
+            StepAction::Request(checked) => match &checked.request {
+                UserRequest::Apply(object) => std::slice::from_ref(object),
                 _ => &[],
-            }));
-        }
+            },
+            _ => &[],
+        }));
         let listed: Vec<&Value> = all.iter().filter_map(|object| object["items"].as_array()).flatten().collect();
         all.into_iter().chain(listed).collect()
     }
@@ -125,6 +129,8 @@ pub enum StepAction {
     Delete(Target, Option<String>),
     /// Sends a request, and checks its answer.
     Request(Box<CheckedRequest>),
+    /// Writes or removes the record of another operator.
+    Peer(PeerChange),
     /// Injects a fault from now on.
     Fault(Box<Fault>),
     /// Removes all faults.
@@ -178,6 +184,29 @@ impl std::fmt::Display for Target {
         write!(formatter, "{}/{}", self.resource, self.name)?;
         self.namespace.as_ref().map_or(Ok(()), |namespace| write!(formatter, " in {namespace}"))
     }
+}
+
+/// A change of the record of another operator in a peering object.
+#[derive(Debug, Clone)]
+pub struct PeerChange {
+    /// The key of the record.
+    pub id: String,
+    /// The name of the peering object; `None` is that of the first operator's settings.
+    pub peering: Option<String>,
+    /// The namespace; `None` for the cluster-wide peering.
+    pub namespace: Option<String>,
+    /// `None` removes the record.
+    pub record: Option<PeerRecord>,
+}
+
+/// The record of another operator.
+#[derive(Debug, Clone)]
+pub struct PeerRecord {
+    pub priority: i64,
+    /// In seconds.
+    pub lifetime: i64,
+    /// How long ago it was written.
+    pub age: Duration,
 }
 
 /// An injected fault.
@@ -270,6 +299,8 @@ pub struct Expectation {
     pub exit: Option<ExpectedExit>,
     /// The answer of the probes.
     pub probes: Option<ExpectedProbes>,
+    /// Whether the operators are paused, with its position.
+    pub paused: Option<(SourceSpan, bool)>,
 }
 
 /// The expected content of an index.

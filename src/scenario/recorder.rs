@@ -166,6 +166,14 @@ impl EventSink for TimelineRecorder {
                 let outcome = describe_verdict(body, verdict);
                 self.timeline.add(Event::Ended { subject: Subject::of(body), call: call(handler, 0), outcome });
             }
+            EngineEvent::OperatorPaused { causes } => {
+                self.invariants.paused(self.process, true);
+                self.timeline.add(Event::Operator(format!("operator '{}' is paused because of {}", self.operator, causes.join(", "))));
+            }
+            EngineEvent::OperatorResumed => {
+                self.invariants.paused(self.process, false);
+                self.timeline.add(Event::Operator(format!("operator '{}' is not paused any more", self.operator)));
+            }
             EngineEvent::CycleEnded { body, error, .. } => self.invariants.cycle_ended(self.process, body, error),
             _ => {}
         }

@@ -79,6 +79,11 @@ pub trait Observations {
         None
     }
 
+    /// Returns why the operators are paused; empty if they are not.
+    fn pauses(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the answer of the probes; `None` if the operators do not run.
     fn probes(&self) -> impl Future<Output = Option<ProbeAnswer>> {
         std::future::ready(None)
@@ -169,7 +174,7 @@ pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectat
 /// Compares with the answers known so far, and collects the unanswered expressions.
 fn compare(observations: &impl Observations, expectation: &Expectation, answers: &mut Answers) -> Vec<Difference> {
     let mut found = Vec::new();
-    let Expectation { object, calls, background, events, logs, requests, indexes, metrics, exit, probes: _ } = expectation;
+    let Expectation { object, calls, background, events, logs, requests, indexes, metrics, exit, probes: _, paused } = expectation;
     if let Some(object_expectation) = object {
         found.extend(verify_object(observations, object_expectation, answers));
     }
@@ -196,6 +201,9 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     }
     if let Some(expected) = exit {
         found.extend(verify_exit(observations.exit(), expected, answers));
+    }
+    if let Some(paused) = *paused {
+        found.extend(verify_pause(observations, paused));
     }
     found
 }
@@ -245,6 +253,13 @@ fn verify_exit(exit: Option<Exited>, expected: &ExpectedExit, answers: &mut Answ
     }
     let message = message.as_ref().filter(|like| !is_like(like, answers))?;
     Some(Difference::new(*spot, format!("exit: expected {}, found {:?}", describe(message), exit.message)))
+}
+
+fn verify_pause(observations: &impl Observations, (spot, is_expected): (SourceSpan, bool)) -> Option<Difference> {
+    let causes = observations.pauses();
+    let state = if causes.is_empty() { "running".to_owned() } else { format!("paused because of {}", causes.join(", ")) };
+    let wanted = if is_expected { "paused" } else { "running" };
+    (is_expected == causes.is_empty()).then(|| Difference::new(spot, format!("paused: expected {wanted}, found {state}")))
 }
 
 fn verify_probes(probed: Option<&ProbeAnswer>, expected: &ExpectedProbes, answers: &mut Answers) -> Vec<Difference> {

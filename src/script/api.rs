@@ -1,5 +1,7 @@
 //! The cluster interface of host functions. The owner of the host implements it.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -9,7 +11,7 @@ use crate::object::{Resource, Selector};
 /// The operations of the `k8s::` functions. All of them wait without holding a thread, and may be dropped at any time.
 pub trait Api: Send + Sync {
     /// Returns the kind of a selector.
-    fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<std::sync::Arc<Resource>, ApiError>>;
+    fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
     /// Queues Kubernetes Events, as far as the settings allow.
@@ -18,6 +20,10 @@ pub trait Api: Send + Sync {
     fn posts_logs(&self) -> bool;
     /// Queues the Event of a log message about an object.
     fn post_log(&self, object: &Value, level: Level, message: &str);
+    /// Returns the operations for calls that every replica makes, whether it leads or not; `None` if they are the same.
+    fn of_every_replica(&self) -> Option<Arc<dyn Api>> {
+        None
+    }
 }
 
 /// Kubernetes Events of a script: one for each object.
@@ -47,7 +53,7 @@ pub trait Credentials: Send + Sync {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiRequest {
     /// The kind.
-    pub resource: std::sync::Arc<Resource>,
+    pub resource: Arc<Resource>,
     /// The namespace; `None` for cluster-scoped objects, and for lists of all namespaces.
     pub namespace: Option<String>,
     /// The operation.

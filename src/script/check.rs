@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rhai::Engine;
 
+use super::access::Calls;
 use super::arguments;
 use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits};
 use super::engine::{self, Sizes};
@@ -16,6 +17,7 @@ use super::program::name_of;
 use super::template_files::Rendered;
 
 mod advice;
+mod calls;
 mod catalogue;
 mod facts;
 mod flow;
@@ -23,6 +25,7 @@ mod literals;
 mod names;
 mod program;
 mod report;
+mod rights;
 pub mod settings;
 mod source;
 mod suggest;
@@ -56,6 +59,8 @@ pub struct Scripts {
     pub imports: Imports,
     /// The templates that they render.
     pub rendered: Rendered,
+    /// What they do in the cluster.
+    pub calls: Calls,
 }
 
 /// Reads and checks all scripts.
@@ -73,7 +78,14 @@ pub fn read(declaration: &Declaration) -> Scripts {
         of_bindings: inlines.iter().map(|(index, _, code)| (*index, program::targets(code))).collect(),
     };
     let rendered = literals::templates(codes(&program, &inlines));
-    Scripts { problems: report.finish(), sources, imports, rendered }
+    let compiled: Vec<(usize, &Code)> = inlines.iter().map(|(index, _, code)| (*index, code)).collect();
+    let calls = calls::find(declaration, &program, &compiled);
+    // What is broken is often unknown only because of that.
+    if !report.has_errors() {
+        rights::check(&calls, declaration, &mut report);
+        rights::check_imports(codes(&program, &inlines), declaration, &mut report);
+    }
+    Scripts { problems: report.finish(), sources, imports, rendered, calls }
 }
 
 /// Compiled code of the manifest, without code that does not compile.

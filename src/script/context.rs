@@ -15,6 +15,7 @@ use super::fiber;
 use super::index::Indexes;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::rights::Permissions;
 use super::rng::Rng;
 use super::script_error::Failure;
 use super::shared::SharedData;
@@ -68,6 +69,8 @@ pub(super) struct Environment {
     pub allow: Allow,
     /// The templates, as they were when the scripts were loaded.
     pub templates: Arc<Templates>,
+    /// What the scripts may do in the cluster.
+    pub permissions: Arc<Permissions>,
     /// The importable modules.
     pub modules: Modules,
     /// The memories of objects.
@@ -208,6 +211,11 @@ impl Context {
         &self.0.environment.allow
     }
 
+    /// Returns what the scripts may do in the cluster.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.0.environment.permissions
+    }
+
     /// Returns the credentials of the built-in logins.
     ///
     /// # Errors
@@ -229,6 +237,8 @@ impl Context {
             return Err(self.refusal(function));
         }
         let api = self.0.environment.api.clone();
+        let is_of_leader = self.subject().is_none_or(Subject::is_of_leader);
+        let api = api.map(|api| api.of_every_replica().filter(|_| !is_of_leader).unwrap_or(api));
         api.ok_or_else(|| Failure::host("unavailable", format!("`{function}` needs a cluster, and there is none")).into())
     }
 
@@ -344,6 +354,7 @@ pub(super) mod testing {
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::rights::Permissions;
     use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
 
@@ -357,6 +368,7 @@ pub(super) mod testing {
             root: "tests".into(),
             allow: Allow::default(),
             templates: Arc::default(),
+            permissions: Arc::new(Permissions::everything()),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),
             indexes: Arc::default(),

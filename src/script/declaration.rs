@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::kit::source::SourcePosition;
 use serde_json::Value;
 
+use super::rights::AllowedRule;
+
 /// All the code of one operator.
 #[derive(Debug, Clone, Default)]
 pub struct Declaration {
@@ -231,11 +233,13 @@ impl Default for Limits {
     }
 }
 
-/// The allowed access of scripts beyond the cluster; nothing by default.
+/// The allowed access of scripts beyond what can be seen in their code; nothing by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allow {
     /// Hosts, as `host`, `*.suffix`, with or without `:port`.
     pub http: Vec<String>,
     /// Names of environment variables.
     pub env: Vec<String>,
+    /// Requests to the cluster that cannot be seen in the code.
+    pub k8s: Vec<AllowedRule>,
 }

@@ -14,7 +14,6 @@ pub(super) mod patterns;
 mod random;
 mod regexp;
 mod searching;
-
 mod sized;
 pub(super) mod sleep;
 mod subhandling;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::access::Calls;
 use super::check::Scripts;
 use super::declaration::Declaration;
 use super::problem::{Problem, Severity};
 use super::program::Program;
+use super::rights::Permissions;
 use super::scripts;
 use super::template_files;
 
@@ -22,10 +24,11 @@ impl Program {
     }
 
     fn of(declaration: Declaration, scripts: Scripts) -> Self {
-        let Scripts { problems, sources, imports, rendered } = scripts;
+        let Scripts { problems, sources, imports, rendered, calls } = scripts;
+        let permissions = Arc::new(Permissions::of(&calls, &declaration.allow.k8s));
         let templates = Arc::new(template_files::read(&declaration.root, &rendered));
         let call_rates = declaration.bindings.iter().map(|_| Arc::default()).collect();
-        Self { declaration, sources, imports, templates, warnings: problems, call_rates }
+        Self { declaration, sources, imports, templates, warnings: problems, calls, permissions, call_rates }
     }
 }
 
@@ -36,12 +39,14 @@ pub struct Checked {
     pub problems: Vec<Problem>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// What the scripts do in the cluster.
+    pub calls: Calls,
 }
 
 /// Checks a declaration's scripts, and runs their top levels.
 pub fn check(declaration: &Declaration) -> Checked {
     let read = super::check::read(declaration);
-    let mut problems = read.problems.clone();
+    let (mut problems, calls) = (read.problems.clone(), read.calls.clone());
     let mut files: Vec<PathBuf> = read.sources.keys().map(|name| declaration.root.join(name)).collect();
     let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
     // Broken files would only fail again.
@@ -51,5 +56,5 @@ pub fn check(declaration: &Declaration) -> Checked {
         problems.extend(scripts::run_top_levels(program));
         problems.sort();
     }
-    Checked { problems, files }
+    Checked { problems, files, calls }
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
+use super::access::Calls;
 use super::call_rate::CallRate;
 use super::declaration::{Code, Declaration};
 use super::digest::sha256;
 use super::imports::Imports;
 use super::problem::Problem;
+use super::rights::Permissions;
 use super::template_files::Templates;
 
 /// The number of hexadecimal digits of a revision.
@@ -27,6 +29,10 @@ pub struct Program {
     pub templates: Arc<Templates>,
     /// The warnings.
     pub warnings: Vec<Problem>,
+    /// What the scripts do in the cluster.
+    pub calls: Calls,
+    /// What the scripts may do in the cluster.
+    pub permissions: Arc<Permissions>,
     /// The recent calls of the API by each binding.
     pub(super) call_rates: Vec<Arc<CallRate>>,
 }

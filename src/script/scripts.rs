@@ -147,6 +147,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let (root, allow, templates) =
             (program.declaration.root.clone(), program.declaration.allow.clone(), Arc::clone(&program.templates));
+        let permissions = Arc::clone(&program.permissions);
         let environment = move |modules| Environment {
             clock: Clock::system(),
             rng: Rng::default(),
@@ -155,6 +156,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             root,
             allow,
             templates,
+            permissions,
             modules,
             memos: Rc::new(Memos::new(Arc::default())),
             indexes: Arc::default(),

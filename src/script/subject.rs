@@ -162,6 +162,12 @@ impl Activity {
 }
 
 impl Subject {
+    /// Tells whether only the leader of several replicas makes the call. Every replica runs its own activities and answers reviews, and
+    /// fills its own indexes.
+    pub fn is_of_leader(&self) -> bool {
+        !matches!(self, Self::Activity { .. } | Self::Review { .. } | Self::Conversion { .. })
+    }
+
     /// Returns the object at the start of the call. Activities and schedules concern the operator, conversions have no object with a memo,
     /// and timers and daemons follow their object.
     pub fn object(&self) -> Option<&Object> {

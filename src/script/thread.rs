@@ -212,11 +212,25 @@ impl Thread {
         let engine = engine::of_thread(Sizes::of(&Limits::default()));
         let declaration = &program.declaration;
         let (root, allow, templates) = (declaration.root.clone(), declaration.allow.clone(), Arc::clone(&program.templates));
+        let permissions = Arc::clone(&program.permissions);
         let ThreadSettings { clock, seed, api, credentials, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
-        let environment =
-            |modules| Environment { clock, rng, api, credentials, root, allow, templates, modules, memos, indexes, shared, transforms };
+        let environment = |modules| Environment {
+            clock,
+            rng,
+            api,
+            credentials,
+            root,
+            allow,
+            templates,
+            permissions,
+            modules,
+            memos,
+            indexes,
+            shared,
+            transforms,
+        };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
         Ok(())

@@ -3,6 +3,7 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod peering;
 mod reviews;
 mod scripts;
 mod table;
@@ -80,6 +81,11 @@ struct Families {
     in_memory: Family<Labels, Gauge>,
     trial: Family<Labels, Gauge>,
     trials: Family<Labels, Counter>,
+    paused: Family<Labels, Gauge>,
+    peers: Family<Labels, Gauge>,
+    keep_alive_failures: Family<Labels, Counter>,
+    leader: Family<Labels, Gauge>,
+    leader_changes: Family<Labels, Counter>,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -130,6 +136,11 @@ impl Default for Metrics {
             in_memory: register(&mut registry, table::IN_MEMORY, Family::default()),
             trial: register(&mut registry, table::TRIAL, Family::default()),
             trials: register(&mut registry, table::TRIALS, Family::default()),
+            paused: register(&mut registry, table::PAUSED, Family::default()),
+            peers: register(&mut registry, table::PEERS, Family::default()),
+            keep_alive_failures: register(&mut registry, table::KEEP_ALIVE_FAILURES, Family::default()),
+            leader: register(&mut registry, table::LEADER, Family::default()),
+            leader_changes: register(&mut registry, table::LEADER_CHANGES, Family::default()),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
@@ -217,7 +228,7 @@ impl OperatorMetrics {
         KindMetrics {
             events: ["listed", "added", "modified", "deleted"].map(events),
             last_event: families.last_event.get_or_create_owned(&both(table::LAST_EVENT)),
-            states: ["listing", "watching", "failing"]
+            states: ["listing", "watching", "failing", "paused"]
                 .map(|state| families.watches.get_or_create_owned(&labels(table::WATCHES, [&self.operator, resource, state]))),
             failures: families.watch_failures.get_or_create_owned(&both(table::WATCH_FAILURES)),
             queued: families.queued.get_or_create_owned(&both(table::QUEUED)),
@@ -281,6 +292,16 @@ impl OperatorMetrics {
         self.metrics.0.logins.get_or_create(&labels(table::LOGINS, [&*self.operator, outcome])).inc();
     }
 
+    /// Sets whether this replica leads.
+    pub fn leading(&self, is_leader: bool) {
+        self.metrics.0.leader.get_or_create(&labels(table::LEADER, [&*self.operator])).set(is_leader.into());
+    }
+
+    /// Counts a change of the leadership of this replica: gained, lost, released.
+    pub fn leadership(&self, change: &str) {
+        self.metrics.0.leader_changes.get_or_create(&labels(table::LEADER_CHANGES, [&*self.operator, change])).inc();
+    }
+
     /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.
     pub fn request(&self, verb: &str, resource: &str, code: &str, duration: Duration) {
         let families = &self.metrics.0;
@@ -313,7 +334,7 @@ impl OperatorMetrics {
 pub struct KindMetrics {
     events: [Counter; 4],
     last_event: Seconds,
-    states: [Gauge; 3],
+    states: [Gauge; 4],
     failures: Counter,
     queued: Gauge,
     queue_wait: Histogram,
@@ -329,6 +350,8 @@ pub enum WatchState {
     Watching,
     /// Its last request failed.
     Failing,
+    /// The operator is paused.
+    Paused,
 }
 
 /// One watch among those of its kind, until it is dropped.
@@ -452,6 +475,11 @@ mod tests {
         drop(operator.revision_in_memory());
         operator.trial_began("def");
         operator.trial_ended("abc", "promoted");
+        operator.paused(true);
+        operator.peers(1, 0, 2);
+        operator.keep_alive_failed();
+        operator.leading(true);
+        operator.leadership("gained");
         operator.login(false);
         operator.request("patch", "pods/status", "409", Duration::from_millis(5));
         operator.repetition("patch", "pods/status");
@@ -512,6 +540,9 @@ mod tests {
             "kopfd_objects_slowed_down{operator=\"demo\"} 4",
             "kopfd_script_memory_bytes{} 1000",
             "kopfd_script_calls_waiting_for_memory{} 2",
+            "kopfd_operator_paused{operator=\"demo\"} 1",
+            "kopfd_peers{operator=\"demo\",relation=\"lower\"} 2",
+            "kopfd_peering_keepalive_failures_total{operator=\"demo\"} 1",
             "kopfd_background_tasks{operator=\"demo\",handler=\"repair\",type=\"timer\",state=\"waiting\"} 0",
             "kopfd_index_objects{operator=\"demo\",index=\"by_team\"} 3",
             "kopfd_index_keys{operator=\"demo\",index=\"by_team\"} 2",
@@ -533,11 +564,13 @@ mod tests {
         let states = || kind.states.clone().map(|state| state.get());
         let (mut one, other) = (kind.watch(), kind.watch());
         one.set(WatchState::Watching);
-        assert_eq!(states(), [1, 1, 0]);
+        assert_eq!(states(), [1, 1, 0, 0]);
         one.set(WatchState::Failing);
         drop(other);
-        assert_eq!(states(), [0, 0, 1]);
+        assert_eq!(states(), [0, 0, 1, 0]);
+        one.set(WatchState::Paused);
+        assert_eq!(states(), [0, 0, 0, 1]);
         drop(one);
-        assert_eq!(states(), [0, 0, 0]);
+        assert_eq!(states(), [0, 0, 0, 0]);
     }
 }

@@ -177,6 +177,7 @@ impl EventSink for PanickingSink {
             EngineEvent::PatchSent { .. } => "sent",
             EngineEvent::CycleEnded { .. } => "ended",
             EngineEvent::ObjectForgotten { .. } => "forgotten",
+            EngineEvent::OperatorPaused { .. } | EngineEvent::OperatorResumed => "pause",
             EngineEvent::LoopBegan { .. } | EngineEvent::LoopEnded { .. } => "loop",
             EngineEvent::IndexFunctionJudged { .. } => "indexed",
             EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } => "activity",

@@ -22,6 +22,7 @@ mod filters;
 mod hierarchies;
 mod namespaces;
 mod patching;
+mod peering;
 mod progress;
 mod resource_selectors;
 mod scenarios;
@@ -53,6 +54,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("events", "exception(): only the error", "scripts give the reason and the text of the error themselves"),
     ("events", "exception(): no error at all", "scripts give the reason themselves"),
     ("events", "log: critical", "scripts have no critical level"),
+    ("peering", "process: broken record fails", "a malformed record is ignored, and does not end the observation of peers"),
 ];
 
 /// Files that are read by other runners.
@@ -74,6 +76,7 @@ fn runner(name: &str, directory: &Path) -> Option<Runner> {
         "hierarchies" => hierarchies::run,
         "namespaces" => namespaces::run,
         "patching" => patching::run,
+        "peering" => peering::run,
         "progress" => progress::run,
         "resource-selectors" => resource_selectors::run,
         "scenarios" => scenarios::run,

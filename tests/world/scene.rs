@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kopfd::engines::Lead;
 use kopfd::handling::contradiction::Contradiction;
 use kopfd::kit::Stop;
 use kopfd::object::EventKind;
@@ -112,6 +113,8 @@ impl Scene {
             read: kopfd::cluster::watch::read,
             attempt: Attempt::default(),
             is_indexed_ahead: false,
+            lead: Lead::permanent(),
+            led_stop: None,
         }
     }
 

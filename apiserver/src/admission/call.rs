@@ -43,8 +43,8 @@ pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Val
 /// Why a webhook in the same process has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookError {
-    /// Nobody answers at this URL.
-    Refused,
+    /// It cannot be reached, as the API server words it.
+    Unreachable(String),
     /// It answers with this HTTP status.
     Status(StatusCode),
 }
@@ -120,7 +120,7 @@ impl Caller {
         if let Some(answer) = self.hook.as_ref().and_then(|hook| hook(&shown_url(target.client), &review)) {
             return match tokio::time::timeout(target.timeout, answer).await {
                 Err(_) => Err(failed("context deadline exceeded")),
-                Ok(Err(HookError::Refused)) => Err(failed("dial tcp: connect: connection refused")),
+                Ok(Err(HookError::Unreachable(text))) => Err(failed(&text)),
                 Ok(Err(HookError::Status(code))) => Err(server_error(code)),
                 Ok(Ok(answer)) => Ok(answer),
             };

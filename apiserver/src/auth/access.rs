@@ -166,9 +166,35 @@ pub fn is_allowed(store: &Store, user: &User, wanted: &Attributes) -> bool {
     if is_about_oneself && wanted.verb == "create" && user.groups.iter().any(|group| group == "system:authenticated") {
         return true;
     }
-    let cluster = bindings(store, "clusterrolebindings", None)
-        .chain((!wanted.namespace.is_empty()).then(|| bindings(store, "rolebindings", Some(&wanted.namespace))).into_iter().flatten());
-    cluster.filter(|binding| binds(binding, user)).any(|binding| rules(store, &binding).iter().any(|rule| permits(rule, wanted)))
+    bound_rules(store, user, &wanted.namespace).iter().any(|rule| permits(rule, wanted))
+}
+
+/// Returns the rules of the roles that are bound to a user in the cluster and in a namespace.
+fn bound_rules(store: &Store, user: &User, namespace: &str) -> Vec<Value> {
+    let of_namespace = (!namespace.is_empty()).then(|| bindings(store, "rolebindings", Some(namespace)));
+    let all = bindings(store, "clusterrolebindings", None).chain(of_namespace.into_iter().flatten());
+    all.filter(|binding| binds(binding, user)).flat_map(|binding| rules(store, &binding)).collect()
+}
+
+/// Returns what a user may do in a namespace, in the form of the status of a review: the rules about resources, and those about paths.
+pub fn rules_of(store: &Store, user: &User, namespace: &str) -> Value {
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    if user.groups.iter().any(|group| group == MASTERS) {
+        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    if user.groups.iter().any(|group| group == "system:authenticated") {
+        let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+        resources.push(json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": reviews}));
+        resources.push(json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}));
+        paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]}));
+    }
+    paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"]}));
+    for rule in bound_rules(store, user, namespace) {
+        // A rule is about resources or about paths.
+        if rule["nonResourceURLs"].as_array().is_some_and(|all| !all.is_empty()) { paths.push(rule) } else { resources.push(rule) }
+    }
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
 }
 
 /// Returns the failure of a forbidden request.
@@ -268,6 +294,30 @@ mod tests {
         assert!(is_allowed(&store, &robot, &wanted("get", "one", "others/status")));
         assert!(!is_allowed(&store, &robot, &wanted("get", "two", "things")));
         assert!(!is_allowed(&store, &robot, &wanted("delete", "one", "things")));
+    }
+
+    #[test]
+    fn the_rules_of_a_user_are_those_of_the_cluster_and_of_the_namespace() {
+        let mut store = Store::new(Limits::default());
+        let mut put = |plural: &str, object: Value| {
+            store.put(&rbac(plural), object, Expected::Nothing, Timestamp::UNIX_EPOCH).unwrap();
+        };
+        let subjects = json!([{"kind": "User", "name": "robot"}]);
+        for (kind, plural, verb) in [("ClusterRole", "clusterroles", "list"), ("Role", "roles", "get")] {
+            let metadata = if kind == "Role" { json!({"name": "a", "namespace": "one"}) } else { json!({"name": "a"}) };
+            put(plural, json!({"metadata": metadata, "rules": [{"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}]}));
+            let bindings = format!("{}bindings", &plural[..plural.len() - 1]);
+            put(&bindings, json!({"metadata": metadata, "roleRef": {"kind": kind, "name": "a"}, "subjects": subjects}));
+        }
+        let verbs = |user: &User, namespace: &str| {
+            let rules = rules_of(&store, user, namespace);
+            let rules = rules["resourceRules"].as_array().unwrap().iter().flat_map(|rule| rule["verbs"].as_array().unwrap().clone());
+            rules.map(|verb| verb.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let robot = User::new("robot", &[]);
+        assert_eq!(verbs(&robot, "one"), ["list", "get"]);
+        assert_eq!(verbs(&robot, "two"), ["list"]);
+        assert_eq!(verbs(&User::administrator(), "two"), ["*", "create", "create"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::auth::access::{Attributes, User, is_allowed};
+use crate::auth::access::{Attributes, User, is_allowed, rules_of};
 use crate::http::api_error::{ApiError, FieldError};
 use crate::http::reply::Reply;
 use crate::kinds::builtin::{self, Field};
@@ -61,7 +61,10 @@ pub(crate) fn answer(api: &Api, served: &ServedKind, context: &RequestContext) -
         "SelfSubjectRulesReview" if spec["namespace"].as_str().is_none_or(str::is_empty) => {
             return Err(ApiError::bad_request("no namespace on request"));
         }
-        "SelfSubjectRulesReview" => every_rule(),
+        "SelfSubjectRulesReview" => {
+            let namespace = spec["namespace"].as_str().unwrap_or_default();
+            api.with(|state| rules_of(&state.store, &context.user, namespace))
+        }
         "SelfSubjectReview" => json!({"userInfo": context.user.to_json()}),
         "TokenReview" => match spec["token"].as_str().filter(|token| !token.is_empty()) {
             Some(given) => token(api, given, &spec["audiences"]),
@@ -174,14 +177,6 @@ fn access(api: &Api, user: &User, spec: &Value) -> Value {
         }
     };
     json!({"allowed": api.with(|state| is_allowed(&state.store, user, &wanted))})
-}
-
-fn every_rule() -> Value {
-    json!({
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": false,
-    })
 }
 
 /// The default audience of tokens.

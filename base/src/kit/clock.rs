@@ -42,11 +42,30 @@ impl Clock {
         }
     }
 
+    /// Returns a time that only grows, and that also counts while the machine is suspended: the time since its start, or since that of a
+    /// virtual clock.
+    pub fn uptime(&self) -> Duration {
+        match self.source {
+            Source::System => uptime_of_system(),
+            Source::Virtual { origin, .. } => origin.elapsed(),
+        }
+    }
+
     /// Waits until a time.
     pub async fn sleep_until(&self, moment: Timestamp) {
         let left = Duration::try_from(moment.duration_since(self.now())).unwrap_or_default();
         tokio::time::sleep(left).await;
     }
+}
+
+/// The monotonic clock of Linux stands still while the machine is suspended, but not while the process is stopped.
+fn uptime_of_system() -> Duration {
+    #[cfg(target_os = "linux")]
+    let id = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let id = rustix::time::ClockId::Monotonic;
+    let time = rustix::time::clock_gettime(id);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -59,5 +78,15 @@ mod tests {
         let clock = Clock::starting_at(base);
         clock.sleep_until("2020-01-01T01:00:00Z".parse().unwrap()).await;
         assert_eq!(clock.now().to_string(), "2020-01-01T01:00:00Z");
+        assert_eq!(clock.uptime(), Duration::from_hours(1));
+    }
+
+    #[test]
+    fn the_uptime_of_the_system_grows_with_its_monotonic_clock() {
+        let clock = Clock::system();
+        let (began, uptime) = (std::time::Instant::now(), clock.uptime());
+        std::thread::yield_now();
+        let grown = clock.uptime().saturating_sub(uptime);
+        assert!(!uptime.is_zero() && grown <= began.elapsed() + Duration::from_secs(1), "{uptime:?} {grown:?}");
     }
 }

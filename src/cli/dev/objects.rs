@@ -46,6 +46,15 @@ impl AppliedObjects {
         problem.map_or(Ok(given), Err)
     }
 
+    /// Applies objects that no file has.
+    ///
+    /// # Errors
+    /// If one is refused.
+    pub(super) async fn apply_further(&self, objects: Vec<Value>) -> Result<(), String> {
+        let objects = [self.missing_namespaces(&objects), objects].concat();
+        bootstrap::apply(&self.api, objects).await.map(drop).map_err(|refused| refused.to_string())
+    }
+
     /// Applies new and changed objects. Errors are logged when they occur, and the other objects are applied.
     pub(super) async fn apply_changes(&mut self, paths: Vec<PathBuf>) {
         let (objects, problems) = read(&paths);

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::cli::output::{counted, enumerated};
-use crate::engines::status::{HandlerStatus, KindStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts};
+use crate::engines::status::{
+    HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts,
+};
 
 /// Returns the state of a process as text.
 pub(super) fn of(status: &ProcessStatus, at: &str) -> String {
@@ -22,12 +24,19 @@ pub(super) fn of(status: &ProcessStatus, at: &str) -> String {
 }
 
 fn of_operator(operator: &OperatorStatus) -> String {
-    let OperatorStatus { name, revision, since, is_last_load_successful, kinds, handlers, queues, trial, rolled_back } = operator;
+    let OperatorStatus { name, revision, since, paused, is_last_load_successful, kinds, handlers, queues, trial, rolled_back, leading } =
+        operator;
     let mut text = format!("operator {name}: revision {revision} since {since}\n");
+    if !paused.is_empty() {
+        let _ = writeln!(text, "  paused because of {}", paused.join(", "));
+    }
     if !is_last_load_successful {
         text += "  the files could not be loaded at the last attempt\n";
     }
     // A string takes any text.
+    if let Some(leading) = leading {
+        let _ = writeln!(text, "  {}", of_election(leading));
+    }
     if let Some(TrialStatus { revision, percent, since, until, new, old }) = trial {
         let _ = writeln!(text, "  on trial: revision {revision} for {percent} % of the objects since {since}, until {until}");
         let _ = writeln!(text, "    it: {}; the one in service: {}", of_side(new), of_side(old));
@@ -49,14 +58,27 @@ fn of_operator(operator: &OperatorStatus) -> String {
     text + &table(std::iter::once(head).chain(handlers.iter().map(of_handler)).collect())
 }
 
+fn of_election(leading: &LeadingStatus) -> String {
+    let LeadingStatus { lease, identity, role, holder, transitions } = leading;
+    let leader = match holder.as_str() {
+        "" => "nobody leads".to_owned(),
+        holder if holder == identity => "it leads".to_owned(),
+        holder => format!("{holder} leads"),
+    };
+    format!(
+        "{role} {identity}: {leader} by the lease {lease}, after {}",
+        counted(usize::try_from(*transitions).unwrap_or_default(), "change")
+    )
+}
+
 fn of_side(side: &SideStatus) -> String {
     let SideStatus { calls, errors, writes, written } = *side;
     format!("{calls} calls, {errors} failed, {writes} writes to {written} objects")
 }
 
 fn of_kind(kind: &KindStatus) -> Vec<String> {
-    let WatchCounts { listing, watching, failing } = kind.watches;
-    let watches = [(listing, "listing"), (watching, "watching"), (failing, "failing")];
+    let WatchCounts { listing, watching, failing, paused } = kind.watches;
+    let watches = [(listing, "listing"), (watching, "watching"), (failing, "failing"), (paused, "paused")];
     let watches: Vec<String> =
         watches.into_iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
     let revisions: Vec<String> = kind.revisions.iter().map(|(revision, objects)| format!("{revision}: {objects}")).collect();
@@ -108,13 +130,31 @@ mod tests {
             name: "demo".to_owned(),
             revision: "0123456789ab".to_owned(),
             since: "2020-01-01T00:00:00Z".to_owned(),
+            paused: Vec::new(),
             is_last_load_successful: true,
             kinds: vec![kind],
             handlers,
             queues: QueueStatus { pending: 3, workers: 1, running: 1, waiting: 2 },
             trial: None,
             rolled_back: None,
+            leading: None,
         }
+    }
+
+    #[test]
+    fn the_role_of_a_replica_is_shown_with_the_leader() {
+        let text = |text: &str| text.to_owned();
+        let leading =
+            LeadingStatus { lease: text("ops/demo"), identity: text("a_1"), role: text("standby"), holder: text("b_2"), transitions: 3 };
+        assert_eq!(of_election(&leading), "standby a_1: b_2 leads by the lease ops/demo, after 3 changes");
+        let own = LeadingStatus { role: text("leader"), holder: text("a_1"), transitions: 1, ..leading.clone() };
+        assert_eq!(of_election(&own), "leader a_1: it leads by the lease ops/demo, after 1 change");
+        assert_eq!(
+            of_election(&LeadingStatus { holder: text(""), ..leading.clone() }),
+            "standby a_1: nobody leads by the lease ops/demo, after 3 changes"
+        );
+        let shown = of_operator(&OperatorStatus { leading: Some(leading), ..operator() });
+        assert!(shown.contains("\n  standby a_1: b_2 leads"), "{shown}");
     }
 
     #[test]

@@ -375,3 +375,26 @@ async fn a_request_before_a_list_is_answered_by_the_list_and_a_failed_one_is_rep
     assert_eq!(run.seen, ["Listed a", "listed", "Revisited a"]);
     assert_eq!(run.requests[2..], ["limit=500", "limit=500", "limit=500&continue=next"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn on_request_everything_is_listed_anew_and_the_events_of_the_old_stream_are_left_to_the_list() {
+    let old = Stream(vec![Pause(10), line("MODIFIED", "a", 6), Silence]);
+    let new = Stream(vec![line("MODIFIED", "b", 8), Silence]);
+    let mut replies = VecDeque::from([page(5, "", &["a", "b"]), old, page(7, "", &["a", "b"]), new]);
+    let script = Script::new(move |_| replied(replies.pop_front().unwrap_or(Stream(vec![Silence]))));
+    let client = script.client_with(Networking::default(), Watching::default()).await;
+    let (begins, receiver) = watch::channel(0);
+    let mut watcher = Watcher::new(client, pods(), None).unwrap().with_relists(receiver);
+    let (stop, mut sink) = (Stop::new(), Transcript::default());
+    let lines = Arc::clone(&sink.lines);
+    let begin = async {
+        sleep(Duration::from_secs(5)).await;
+        begins.send_replace(1);
+        std::future::pending::<()>().await;
+    };
+    let run = async { tokio::join!(watcher.run(&mut sink, &stop), begin) };
+    let _ = timeout(Duration::from_secs(50), run).await;
+    assert_eq!(*lines.lock(), ["Listed a", "Listed b", "listed", "Listed a", "Listed b", "listed", "Modified b"]);
+    let requests = script.requests.lock().clone();
+    assert!(requests[2].ends_with("?limit=500") && requests[3].contains("resourceVersion=7"), "{requests:?}");
+}

@@ -30,7 +30,7 @@ pub(super) struct ObjectTasks {
 pub(super) struct TaskIds {
     /// The running tasks, including stopping tasks.
     pub running: BTreeSet<String>,
-    /// The running tasks whose declaration or code has changed.
+    /// The running tasks that start anew after their end: their declaration or code has changed, or a pause has stopped them.
     pub outdated: BTreeSet<String>,
     /// The tasks that ended on their own.
     pub ended: BTreeSet<String>,
@@ -159,7 +159,7 @@ impl ObjectTasks {
         state.ended.retain(|_, fingerprint| is_current(fingerprint));
         let mut ids = TaskIds { ended: state.ended.keys().cloned().collect(), ..TaskIds::default() };
         for (id, task) in &state.running {
-            let (is_outdated, has_ended) = (!is_current(&task.fingerprint), !is_deleting && task.is_concluding());
+            let (is_outdated, has_ended) = (!is_current(&task.fingerprint) || task.is_pausing(), !is_deleting && task.is_concluding());
             if is_outdated {
                 ids.outdated.insert(id.clone());
             }

@@ -109,6 +109,11 @@ impl RunningTask {
         self.is_concluding.store(is_concluding && !self.stopped.is_set(), Ordering::Relaxed);
     }
 
+    /// Tells whether a pause of the operator has stopped the task.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.stopped.is_set() && self.stopped.flags().contains(&StopFlag::OperatorPausing)
+    }
+
     /// Tells whether the function has ended on its own, and only its last patch is being sent.
     pub(super) fn is_concluding(&self) -> bool {
         self.is_concluding.load(Ordering::Relaxed)

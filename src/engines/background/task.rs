@@ -13,6 +13,7 @@ use super::options::{BackgroundOptions, TaskOptions};
 use super::registry::Registry;
 use super::revisions::TaskRevisions;
 use super::running::RunningTask;
+use crate::cluster;
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::{Effects, call_safely};
 use crate::engines::error::Error;
@@ -356,6 +357,11 @@ impl<W: Effects> Task<W> {
                     self.patch = remaining;
                     return Ok(());
                 }
+                // Another replica may lead: the task is cancelled.
+                Err(Error::Patch(cluster::Error::Fenced)) => {
+                    self.parts.running.cancelled.requested().await;
+                    return Ok(());
+                }
                 Err(error) if is_refused(&error) => return Err(self.described(&error)),
                 Err(error) if is_last => {
                     let text = format!("{}: the changes are lost, since it must stop: {}", self.handler().title(), self.described(&error));
@@ -442,9 +448,7 @@ impl<W: Effects> Task<W> {
 /// Tells whether the same patch would be refused again: it is invalid, or a function of it fails.
 fn is_refused(error: &Error) -> bool {
     match error {
-        Error::Patch(error) => {
-            matches!(error, crate::cluster::Error::Transform(_)) || matches!(error.status(), Some(400 | 405 | 413 | 415 | 422))
-        }
+        Error::Patch(error) => matches!(error, cluster::Error::Transform(_)) || matches!(error.status(), Some(400 | 405 | 413 | 415 | 422)),
         _ => true,
     }
 }

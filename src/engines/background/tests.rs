@@ -210,14 +210,30 @@ async fn a_pause_stops_all_tasks_and_the_next_event_after_it_starts_them_again()
     let world = World::of(On::Daemon, polled(), &[Act::Obey]);
     world.add().await;
     world.after(1).await;
-    world.tasks().pause().await;
-    world.add().await;
+    world.tasks().pause();
     let expected =
         ["1 Daemon 't' succeeded.", "1 Daemon 't' has exited on request and will not be retried or restarted.", "1 ended, requested: true"];
     assert_eq!(world.after(1).await, expected);
+    world.add().await;
     world.tasks().resume();
     world.add().await;
     assert_eq!(world.after(1).await, ["2 started", "2 Daemon 't' is invoked."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_outlives_a_pause_starts_again_after_its_end() {
+    let slow =
+        Cancellation { backoff: Some(Duration::from_secs(10)), timeout: Some(Duration::from_secs(5)), polling: Duration::from_secs(20) };
+    let world = World::of(On::Daemon, slow, &[Act::Ignore]);
+    world.add().await;
+    world.after(1).await;
+    world.tasks().pause();
+    world.after(1).await;
+    world.tasks().resume();
+    world.add().await;
+    let lines = world.after(20).await;
+    let ends: Vec<&str> = lines.iter().map(String::as_str).filter(|line| line.contains("ended") || line.contains("started")).collect();
+    assert_eq!(ends, ["11 ended, requested: true", "11 started"]);
 }
 
 #[tokio::test(start_paused = true)]

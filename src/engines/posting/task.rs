@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
-use crate::cluster::{Client, Error, Request, address, apply};
+use crate::cluster::fence::Fenced;
+use crate::cluster::{Client, Error, Fence, Request, address, apply};
 use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::manifest::settings::Posting;
@@ -32,27 +33,52 @@ type Current = Arc<RwLock<Arc<Posting>>>;
 #[derive(Debug, Clone)]
 pub struct Poster {
     posting: Current,
-    events: mpsc::Sender<KubernetesEvent>,
+    events: mpsc::Sender<Queued>,
     lost: Arc<AtomicU64>,
+    pending: watch::Sender<usize>,
+    /// Closed while this replica does not lead, for the Events of the leader.
+    fence: Option<Fenced>,
+}
+
+/// A queued Event.
+#[derive(Debug)]
+struct Queued {
+    event: KubernetesEvent,
+    fence: Option<Fenced>,
 }
 
 /// The queued Events.
 #[derive(Debug)]
 pub struct Queue {
     posting: Current,
-    events: mpsc::Receiver<KubernetesEvent>,
+    events: mpsc::Receiver<Queued>,
     lost: Arc<AtomicU64>,
+    pending: watch::Sender<usize>,
 }
 
 /// Returns an empty queue and the handle that fills it.
 pub fn queue(posting: Posting) -> (Poster, Queue) {
     let posting: Current = Arc::new(RwLock::new(Arc::new(posting)));
     let (sender, events) = mpsc::channel(CAPACITY);
-    let lost = Arc::default();
-    (Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost) }, Queue { posting, events, lost })
+    let (lost, pending) = (Arc::default(), watch::Sender::new(0));
+    let poster = Poster { posting: Arc::clone(&posting), events: sender, lost: Arc::clone(&lost), pending: pending.clone(), fence: None };
+    (poster, Queue { posting, events, lost, pending })
 }
 
 impl Poster {
+    /// Returns the handle for the Events of the leader of several replicas: they are posted only while a fence is open.
+    #[must_use]
+    pub fn fenced(&self, fence: Arc<dyn Fence>) -> Self {
+        Self { fence: Some(Fenced(fence)), ..self.clone() }
+    }
+
+    /// Waits until all queued Events are posted, up to a limit.
+    pub async fn flush(&self, limit: Duration) {
+        let mut pending = self.pending.subscribe();
+        // Events that are not posted in time are lost.
+        let _ = tokio::time::timeout(limit, pending.wait_for(|count| *count == 0)).await;
+    }
+
     /// Queues an Event, if Events of its level are posted. Without a level, only the main switch counts. If the queue is full, the Event is
     /// lost and counted.
     pub fn post(&self, event: KubernetesEvent, level: Option<Level>) {
@@ -81,13 +107,18 @@ impl Poster {
     }
 
     fn put(&self, mut event: KubernetesEvent) {
+        if self.fence.as_ref().is_some_and(|fence| !fence.0.is_open()) {
+            return;
+        }
         // More people may read Events than logs.
         event.message = credentials::hide(event.message);
         // A queue of uncut messages could take gigabytes.
         if let Some(cut) = rules::cut(&event.message) {
             event.message = cut;
         }
-        if self.events.try_send(event).is_err() {
+        self.pending.send_modify(|count| *count += 1);
+        if self.events.try_send(Queued { event, fence: self.fence.clone() }).is_err() {
+            self.pending.send_modify(|count| *count -= 1);
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -121,6 +152,7 @@ impl Queue {
             let Some(event) = event else { break };
             task.posting = Arc::clone(&self.posting.read());
             task.post(event).await;
+            self.pending.send_modify(|count| *count -= 1);
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
                 warn!(target: "kopfd::posting", lost, "Events were not posted: their queue was full.");
@@ -142,22 +174,24 @@ impl Queue {
 }
 
 impl Task {
-    async fn post(&mut self, event: KubernetesEvent) {
-        if let Err(error) = self.try_to_post(&event).await {
+    async fn post(&mut self, queued: Queued) {
+        let Queued { event, fence } = queued;
+        let client = fence.map_or_else(|| self.client.clone(), |fence| self.client.fenced(fence.0));
+        if let Err(error) = self.try_to_post(&client, &event).await {
             let KubernetesEvent { event_type, reason, message, .. } = &event;
             let error = error.chain();
             warn!(target: "kopfd::posting", event_type, reason, text = message, error, "Failed to post an Event. It is lost.");
         }
     }
 
-    async fn try_to_post(&mut self, event: &KubernetesEvent) -> Result<(), Error> {
+    async fn try_to_post(&mut self, client: &Client, event: &KubernetesEvent) -> Result<(), Error> {
         let now = self.clock.now();
         if self.posting.aggregated
             && let Some((entry, patch)) = self.posted.repeat(event, now)
         {
             let path = address::object(&events(), Some(&entry.namespace), &entry.name)?;
             let request = Request::patch(path).with_json(apply::MERGE_PATCH, &patch);
-            match self.client.request(&request).await {
+            match client.request(&request).await {
                 Ok(_) => return Ok(()),
                 // The server deletes Events after an hour.
                 Err(error) if error.status() == Some(404) => debug!(target: "kopfd::posting", "A repeated Event is gone."),
@@ -168,7 +202,7 @@ impl Task {
         let Some((namespace, body)) = rules::body(event, &self.posting, &self.component, &namespace, now) else { return Ok(()) };
         let path = address::collection(&events(), Some(&namespace))?;
         let request = Request::post(path).with_json("application/json", &body);
-        let created = self.client.request(&request).await?;
+        let created = client.request(&request).await?;
         if self.posting.aggregated
             && let Some(name) = created.json()?.pointer("/metadata/name").and_then(Value::as_str)
         {

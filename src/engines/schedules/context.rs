@@ -8,6 +8,8 @@ use serde_json::Value;
 use super::store::ScheduleStore;
 use crate::engines::effects::Scripts;
 use crate::engines::events::EventStream;
+use crate::engines::leading::Lead;
+use crate::engines::pause::Pause;
 use crate::engines::readiness::Readiness;
 use crate::kit::Clock;
 use crate::telemetry::OperatorMetrics;
@@ -19,6 +21,8 @@ pub struct ScheduleContext {
     pub scripts: Arc<dyn Scripts>,
     /// The clock.
     pub clock: Clock,
+    /// The pause of the operator: no function is called during it.
+    pub pause: Pause,
     /// The events of the operator.
     pub events: EventStream,
     /// The indexes, which scripts may read: no function is called before they are filled.
@@ -35,4 +39,6 @@ pub struct ScheduleContext {
     pub error_delays: Arc<[Duration]>,
     /// How long a running call may continue when the operator stops.
     pub exit_timeout: Duration,
+    /// Whether this replica leads: only then, functions are called.
+    pub lead: Lead,
 }

@@ -13,6 +13,7 @@ use crate::cluster::Error;
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::call_safely;
 use crate::engines::events::EngineEvent;
+use crate::engines::leading::Lead;
 use crate::handling::progress::time_between;
 use crate::handling::schedule::{CronSchedule, Phase, Step};
 use crate::handling::timer::{MAX_TICK_SLEEP, Now};
@@ -63,11 +64,19 @@ pub(super) struct Ends {
     pub stop: Stop,
     /// The schedule is not declared any more: a running call ends by itself.
     pub retired: Stop,
+    /// Whether this replica leads.
+    pub lead: Lead,
+    /// The term, after which another replica runs the schedule: a running call is cancelled at once.
+    pub term: u64,
 }
 
 impl Ends {
     fn is_requested(&self) -> bool {
-        self.stop.is_requested() || self.retired.is_requested()
+        self.stop.is_requested() || self.retired.is_requested() || self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        !self.lead.holds(Some(self.term))
     }
 
     async fn requested(&self) {
@@ -75,6 +84,7 @@ impl Ends {
             biased;
             () = self.stop.requested() => {}
             () = self.retired.requested() => {}
+            () = self.lead.ended(self.term) => {}
         }
     }
 }
@@ -124,6 +134,10 @@ impl Task {
     pub(super) async fn run(mut self) {
         self.context.events.emit(&EngineEvent::ScheduleStarted { handler: &self.handler, is_synced: self.memory == Memory::Saved });
         while !self.ends.is_requested() {
+            if self.context.pause.is_paused() {
+                self.await_end_of_pause().await;
+                continue;
+            }
             let (phase, step) = self.schedule.next(self.phase, self.now());
             self.phase = phase;
             match step {
@@ -143,16 +157,59 @@ impl Task {
         self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: true });
     }
 
+    /// Waits for the end of a pause, and uses the store meanwhile.
+    async fn await_end_of_pause(&mut self) {
+        let pause = self.context.pause.clone();
+        tokio::select! {
+            biased;
+            () = self.ends.requested() => {}
+            () = pause.resumed() => self.take_up(),
+            synced = self.sync() => self.note_sync(synced),
+        }
+    }
+
+    /// Goes on after a pause. Ticks that have passed are missed, unless they are caught up; a peer may have run them, as the store knows.
+    fn take_up(&mut self) {
+        let now = self.context.clock.now();
+        match self.phase {
+            Phase::Waiting(_) if self.schedule.catches_up && self.memory == Memory::Saved => {
+                self.phase = self.schedule.first(None, now);
+                self.remember(Memory::Unread);
+            }
+            Phase::Waiting(Some(tick)) if !self.schedule.catches_up && tick <= now => self.phase = self.schedule.first(None, now),
+            Phase::Retrying { tick, next: Some(next), .. } if !self.schedule.catches_up && next <= now => {
+                self.give_up(tick);
+                self.phase = self.schedule.first(None, now);
+            }
+            Phase::Waiting(_) | Phase::Retrying { .. } => {}
+        }
+    }
+
     /// Sleeps, and uses the store meanwhile. Returns early if that has changed anything, another revision is there, or the stop is requested.
     async fn wait(&mut self, left: Duration) {
         let mut newest = self.newest.clone();
-        let synced = tokio::select! {
-            biased;
-            () = self.ends.requested() => return,
-            Ok(()) = newest.changed() => return self.follow(),
-            () = tokio::time::sleep(left) => return,
-            synced = self.sync() => synced,
+        let synced = {
+            let mut sync = std::pin::pin!(self.sync());
+            tokio::select! {
+                biased;
+                () = self.ends.requested() => {
+                    // A write of the leader that is cut off would keep it from releasing its Lease.
+                    let is_written = self.ends.lead.is_elected() && matches!(self.memory, Memory::Unsaved(_));
+                    if is_written { tokio::time::timeout(self.context.exit_timeout, sync).await.ok() } else { None }
+                }
+                Ok(()) = newest.changed() => None,
+                () = self.context.pause.paused() => None,
+                () = tokio::time::sleep(left) => None,
+                synced = &mut sync => Some(synced),
+            }
         };
+        match synced {
+            Some(synced) => self.note_sync(synced),
+            None => self.follow(),
+        }
+    }
+
+    fn note_sync(&mut self, synced: Synced) {
         match synced {
             Synced::Read(record) => self.recall(record.as_ref()),
             Synced::Saved => self.remember(Memory::Saved),
@@ -225,6 +282,7 @@ impl Task {
         tokio::select! {
             biased;
             () = self.ends.requested() => return,
+            () = self.context.pause.paused() => return,
             () = self.context.readiness.ready() => {}
         }
         self.follow();
@@ -287,8 +345,14 @@ impl Task {
         };
         let mut called = std::pin::pin!(call_safely(&*self.context.scripts, &self.handler, call));
         let timeout = async {
-            self.ends.stop.requested().await;
-            tokio::time::sleep(self.context.exit_timeout).await;
+            let at_exit = async {
+                self.ends.stop.requested().await;
+                tokio::time::sleep(self.context.exit_timeout).await;
+            };
+            tokio::select! {
+                () = at_exit => {}
+                () = self.ends.lead.ended(self.ends.term) => {}
+            }
         };
         tokio::select! {
             biased;
@@ -301,6 +365,9 @@ impl Task {
     /// Stores what is not stored yet.
     async fn finish(&self) {
         let Memory::Unsaved(done_until) = self.memory else { return };
+        if self.ends.is_lost() {
+            return;
+        }
         let failure = match tokio::time::timeout(self.context.exit_timeout, self.save(done_until)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.chain(),

@@ -1,10 +1,13 @@
 //! The objects of an environment: the initial objects of the scenario, all objects that ever existed, and the final objects.
 
+use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, bootstrap};
+use crate::engines::peering::GROUPS;
 use crate::manifest::tree::SourceSpan;
 
 use super::super::compare::{self, FinalState};
 use super::super::model::{Scenario, Seeds};
+use super::super::peers;
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Subject, Timeline};
 
@@ -13,6 +16,8 @@ use super::super::timeline::{Event, Subject, Timeline};
 /// # Errors
 /// If the server refuses one: its position in the scenario and the reason.
 pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<(), (SourceSpan, Problem)> {
+    let of_peers = bootstrap::apply(api, peers::of_scenario(scenario)).await;
+    of_peers.map_err(|refused| (SourceSpan::default(), Problem::from(format!("the definitions of peerings: {refused}"))))?;
     let objects = scenario.given.iter().map(|given| given.object.clone()).collect();
     match bootstrap::apply(api, objects).await {
         Ok(_) => Ok(()),
@@ -27,7 +32,9 @@ pub(super) async fn apply_given(api: &ApiServer, scenario: &Scenario) -> Result<
 
 /// Returns all objects of the server without the objects and fields that differ between runs.
 pub(super) fn final_state(api: &ApiServer, seeds: &Seeds) -> FinalState {
-    let objects: Vec<_> = api.resources().into_iter().map(|resource| (api.list(&resource, None), resource)).collect();
+    // The records of peers have the times of the run.
+    let is_compared = |resource: &Resource| !GROUPS.contains(&resource.group.as_str());
+    let objects: Vec<_> = api.resources().into_iter().filter(is_compared).map(|resource| (api.list(&resource, None), resource)).collect();
     let named = objects.into_iter().flat_map(|(objects, resource)| {
         let dot = if resource.group.is_empty() { "" } else { "." };
         let resource = format!("{}{dot}{}", resource.plural, resource.group);

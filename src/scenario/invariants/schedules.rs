@@ -54,6 +54,20 @@ struct Observed {
     done_until: Option<Timestamp>,
     /// The last attempt.
     last: Option<Attempt>,
+    /// The last pause of the operator.
+    pause: Pause,
+}
+
+/// The last pause of an operator. No tick is due in it.
+#[derive(Debug, Clone, Copy, Default)]
+enum Pause {
+    /// There was none.
+    #[default]
+    Never,
+    /// It has not ended.
+    Now,
+    /// It has ended at this time.
+    Until(Timestamp),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +99,14 @@ impl ScheduleChecks {
     pub(super) fn started(&mut self, key: Key, rules: &CronSchedule, known: Known) {
         let Known { now, done_until } = known;
         let done_until = done_until.filter(|_| rules.catches_up);
-        self.observed.insert(key, Observed { rules: rules.clone(), started_at: now, done_until, last: None });
+        self.observed.insert(key, Observed { rules: rules.clone(), started_at: now, done_until, last: None, pause: Pause::Never });
+    }
+
+    /// Notes the beginning or the end of a pause of an operator.
+    pub(super) fn paused(&mut self, operator: usize, is_paused: bool, now: Timestamp) {
+        for (_, observed) in self.observed.iter_mut().filter(|(key, _)| key.0 == operator) {
+            observed.pause = if is_paused { Pause::Now } else { Pause::Until(now) };
+        }
     }
 
     /// Notes the start of a call.
@@ -108,7 +129,8 @@ impl ScheduleChecks {
     pub(super) fn verify(&self, known: impl Fn(&Key) -> Known) -> Vec<String> {
         let verify = |(key, observed): (&Key, &Observed)| {
             let (id, Known { now, done_until }) = (&key.1, known(key));
-            if let Some(due) = observed.due(now).filter(|due| *due + TOLERANCE < now) {
+            let is_paused = matches!(observed.pause, Pause::Now);
+            if let Some(due) = observed.due(now).filter(|due| !is_paused && *due + TOLERANCE < now) {
                 return Some(format!("`{id}` was not called for its tick {due}"));
             }
             (observed.rules.catches_up && done_until.is_none()).then(|| format!("`{id}` has stored nothing"))
@@ -120,14 +142,18 @@ impl ScheduleChecks {
 impl Observed {
     /// Returns the tick that comes next, or has come; `None` while a call runs, and if there is none.
     fn due(&self, now: Timestamp) -> Option<Timestamp> {
-        let Self { rules, started_at, done_until, last } = self;
+        let Self { rules, started_at, done_until, last, pause } = self;
+        let after_pause = |moment: Timestamp| match pause {
+            Pause::Until(end) => moment.max(*end),
+            Pause::Never | Pause::Now => moment,
+        };
         let missed = |since: Timestamp, until: Timestamp| rules.latest(since, until).filter(|_| rules.catches_up);
         match last {
             Some(Attempt { tick, ended_at, .. }) => {
-                let ended_at = (*ended_at)?;
+                let ended_at = after_pause((*ended_at)?);
                 missed(*tick, ended_at).or_else(|| rules.ticks.next_after(ended_at.max(*tick)))
             }
-            None => done_until.and_then(|since| missed(since, now)).or_else(|| rules.ticks.next_after(*started_at)),
+            None => done_until.and_then(|since| missed(since, now)).or_else(|| rules.ticks.next_after(after_pause(*started_at))),
         }
     }
 

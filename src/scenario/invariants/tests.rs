@@ -49,12 +49,20 @@ const CONDITIONS: &str = "tests/scenarios/holding/conditions.yaml";
 
 const SCHEDULES: &str = "tests/scenarios/holding/schedules.yaml";
 
+const PEERS: &str = "tests/scenarios/holding/peering.yaml";
+
 const INDEXES: &str = "tests/scenarios/holding/indexes.yaml";
 
 #[test]
 fn a_tick_that_a_restart_loses_is_found() {
     let violation = found(SCHEDULES, Defect::SkipsMissedTicks);
     assert!(violation.contains("`hourly` has stored nothing"), "{violation}");
+}
+
+#[test]
+fn an_event_that_is_handled_in_a_pause_is_found() {
+    let violation = found(PEERS, Defect::IgnoresPauses);
+    assert!(violation.contains(" was taken up although the operator was paused"), "{violation}");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(super) struct Unit {
     pub uses: Vec<Use>,
     /// The names of variables that it declares.
     pub locals: BTreeSet<String>,
+    /// Its statements.
+    pub body: Vec<Stmt>,
 }
 
 impl Unit {
@@ -186,10 +188,11 @@ pub(super) fn read(ast: &AST) -> (Unit, Vec<Unit>) {
     let count = ast.statements().len();
     for (index, statement) in ast.statements().iter().enumerate() {
         top.statement(statement, if index + 1 == count { ValueUse::Last } else { ValueUse::Lost });
+        top.body.push(statement.clone());
     }
     let units = ast.iter_fn_def().map(|definition| {
         let mut walker = Walker::default();
-        walker.body(definition);
+        walker.walk_body(definition);
         Unit {
             name: definition.name.to_string(),
             params: definition.params.iter().map(ToString::to_string).collect(),
@@ -206,16 +209,17 @@ struct Walker {
     uses: Vec<Use>,
     locals: BTreeSet<String>,
     loop_variables: Vec<String>,
+    body: Vec<Stmt>,
 }
 
 impl Walker {
     fn finish(self) -> Unit {
-        Unit { uses: self.uses, locals: self.locals, ..Unit::default() }
+        Unit { uses: self.uses, locals: self.locals, body: self.body, ..Unit::default() }
     }
 
     /// The bodies of functions can be read only through the interpreter's own walk over a tree, here one with only that function. It
     /// visits each statement of the outermost level with a path of one node.
-    fn body(&mut self, definition: &Shared<ScriptFuncDef>) {
+    fn walk_body(&mut self, definition: &Shared<ScriptFuncDef>) {
         let mut module = Module::new();
         module.set_script_fn(Shared::clone(definition));
         let ast = AST::new_from_module(module);
@@ -228,6 +232,7 @@ impl Walker {
         ast.walk(&mut |path| {
             if let [ASTNode::Stmt(statement)] = path {
                 index += 1;
+                self.body.push((*statement).clone());
                 self.statement(statement, if index == count { ValueUse::Last } else { ValueUse::Lost });
             }
             true
@@ -470,20 +475,25 @@ fn argument_of(expression: &Expr) -> Argument {
     }
 }
 
-struct Closure {
-    name: String,
-    captured: Vec<Captured>,
+/// A closure in an expression.
+pub(super) struct Closure {
+    /// The name that the interpreter gave it.
+    pub name: String,
+    /// Its captured variables.
+    pub captured: Vec<Captured>,
     position: Position,
 }
 
-struct Captured {
-    name: String,
+/// A variable that a closure captures.
+pub(super) struct Captured {
+    /// Its name.
+    pub name: String,
     is_resolved: bool,
     position: Position,
 }
 
 /// Returns the closure of an expression. A capturing closure is a block that shares the variables and then curries them.
-fn closure_of(expression: &Expr) -> Option<Closure> {
+pub(super) fn closure_of(expression: &Expr) -> Option<Closure> {
     match expression {
         Expr::DynamicConstant(value, position) => {
             let pointer = value.read_lock::<FnPtr>()?;

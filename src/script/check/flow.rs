@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Returns the called function, if it is one of the scripts.
-fn target<'b>(
+pub(super) fn target<'b>(
     program: &'b Program,
     code: &'b Code,
     unit: &Unit,

@@ -44,6 +44,11 @@ impl Code {
         self.units.iter().find(|unit| unit.name == name && unit.params.len() == arity)
     }
 
+    /// Tells whether it is a whole file, whose top level has only constants and imports.
+    pub(super) fn is_file(&self) -> bool {
+        self.source.is_file
+    }
+
     /// Returns the names of the functions that are not closures.
     pub(super) fn function_names(&self) -> impl Iterator<Item = &str> {
         self.units.iter().filter(|unit| !unit.is_closure()).map(|unit| unit.name.as_str())

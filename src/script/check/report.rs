@@ -21,6 +21,11 @@ impl Report {
         }
     }
 
+    /// Tells whether there is an error so far.
+    pub(super) fn has_errors(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
     /// Returns the problems in the order of files and lines.
     pub(super) fn finish(mut self) -> Vec<Problem> {
         self.problems.sort();

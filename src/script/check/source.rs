@@ -17,6 +17,8 @@ pub(super) struct Source {
     pub text: String,
     /// Where the code begins in the file. Its lines are indented by the column of the first.
     pub origin: SourcePosition,
+    /// Whether it is the text of a whole file.
+    pub is_file: bool,
     functions: OnceCell<BTreeMap<String, Vec<FunctionSpots>>>,
 }
 
@@ -31,12 +33,12 @@ pub(super) fn spot_of(position: rhai::Position, length: usize) -> SourceSpan {
 impl Source {
     /// Returns the source of a whole file.
     pub(super) fn of_file(file: PathBuf, text: String) -> Self {
-        Self { origin: SourcePosition { file: file.clone(), line: 1, column: 1 }, file, text, functions: OnceCell::new() }
+        Self { origin: SourcePosition { file: file.clone(), line: 1, column: 1 }, file, text, is_file: true, functions: OnceCell::new() }
     }
 
     /// Returns the source of code inside of another file.
     pub(super) fn of_inline(text: &str, place: &SourcePosition) -> Self {
-        Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), functions: OnceCell::new() }
+        Self { file: place.file.clone(), text: text.to_owned(), origin: place.clone(), is_file: false, functions: OnceCell::new() }
     }
 
     /// Returns the position in the file of a spot in the code.

@@ -14,10 +14,12 @@ use super::events;
 use super::options::{Options, json, placed, text};
 use super::targets::{self, Target};
 use crate::object::patch::fields;
+use crate::script::access::Function;
 use crate::script::api::{ApiError, ApiRequest, Operation};
 use crate::script::call::SelfWrite;
 use crate::script::context::{Context, wait_in};
 use crate::script::convert;
+use crate::script::rights::Wanted;
 use crate::script::script_error::Failure;
 use crate::script::subject::Subject;
 use crate::script::time;
@@ -63,27 +65,27 @@ struct Caller {
     context: Context,
 }
 
-type Function<const N: usize> = fn(&Caller, [Dynamic; N]) -> Result<Dynamic, Thrown>;
+type HostFunction<const N: usize> = fn(&Caller, [Dynamic; N]) -> Result<Dynamic, Thrown>;
 
-fn run<const N: usize>(native: &Native<'_>, function: Function<N>, given: [Dynamic; N]) -> Result<Dynamic, Thrown> {
+fn run<const N: usize>(native: &Native<'_>, function: HostFunction<N>, given: [Dynamic; N]) -> Result<Dynamic, Thrown> {
     let caller = Caller { name: format!("k8s::{}", native.fn_name()), context: Context::of(native)? };
     placed(native, function(&caller, given))
 }
 
-fn of_one(module: &mut Module, name: &str, function: Function<1>) {
+fn of_one(module: &mut Module, name: &str, function: HostFunction<1>) {
     FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic| run(&native, function, [a]));
 }
 
-fn of_two(module: &mut Module, name: &str, function: Function<2>) {
+fn of_two(module: &mut Module, name: &str, function: HostFunction<2>) {
     FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic| run(&native, function, [a, b]));
 }
 
-fn of_three(module: &mut Module, name: &str, function: Function<3>) {
+fn of_three(module: &mut Module, name: &str, function: HostFunction<3>) {
     FuncRegistration::new(name)
         .set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, function, [a, b, c]));
 }
 
-fn of_four(module: &mut Module, name: &str, function: Function<4>) {
+fn of_four(module: &mut Module, name: &str, function: HostFunction<4>) {
     FuncRegistration::new(name).set_into_module(module, move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
         run(&native, function, [a, b, c, d])
     });
@@ -92,6 +94,7 @@ fn of_four(module: &mut Module, name: &str, function: Function<4>) {
 impl Caller {
     /// Sends one request, and waits for the answer.
     fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
+        self.require(target, &operation)?;
         let api = self.context.api(&self.name)?;
         let fields = self.written_fields(&operation);
         let request = ApiRequest { resource: Arc::clone(&target.resource), namespace: target.namespace.clone(), operation };
@@ -102,6 +105,32 @@ impl Caller {
             self.note_self_write(&answer, fields);
         }
         Ok(answer)
+    }
+
+    /// Refuses a request that is neither seen in the code nor declared.
+    fn require(&self, target: &Target, operation: &Operation) -> Result<(), Thrown> {
+        let Some(function) = Function::of(self.name.trim_start_matches("k8s::")) else { return Ok(()) };
+        let subresource = match operation {
+            Operation::Patch { subresource, .. } => subresource.as_deref(),
+            _ => None,
+        };
+        let handled = self.context.subject().and_then(Subject::resource).map(AsRef::as_ref);
+        let (namespace, resource) = (target.namespace.as_deref(), &*target.resource);
+        let wanted = Wanted { function, resource, subresource, name: target.name(), namespace, handled };
+        if self.context.permissions().permit(&wanted) {
+            return Ok(());
+        }
+        let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
+        let verbs = function.verbs().join(", ");
+        let rule = format!("{{verbs: [{verbs}], groups: [{:?}], resources: [{}{subresource}]}}", resource.group, resource.plural);
+        let message = format!(
+            "{} {target}: kopfd refuses the request before it is sent: it is neither seen in the scripts nor declared under `allow.k8s`, \
+             as in `{rule}`",
+            self.name
+        );
+        let details = json!({"group": resource.group, "kind": resource.plural, "name": target.name().unwrap_or_default()});
+        let refused = Failure::host("forbidden", message);
+        Err(Failure { status: Some(403), reason: Some("Forbidden".to_owned()), details: Some(details), ..refused }.into())
     }
 
     /// Returns the fields that a handler of changes or events writes; `None` for operations that write nothing.

@@ -47,6 +47,11 @@ impl Target {
         Self { name: name.to_owned(), ..self }
     }
 
+    /// Returns the name; `None` for lists, and for objects whose name the server chooses.
+    pub(super) fn name(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// Sets the namespace of an object without one: requests take it from there.
     pub(super) fn place(&self, object: &mut Value) {
         if let Some(namespace) = &self.namespace

@@ -54,7 +54,7 @@ pub(super) const WATCH_EVENTS: Description =
 pub(super) const LAST_EVENT: Description =
     gauge("kopfd_watch_last_event_timestamp_seconds", &["operator", "resource"], "Time of the last received object, in seconds since 1970");
 pub(super) const WATCHES: Description =
-    gauge("kopfd_watches", &["operator", "resource", "state"], "Watches by state: listing, watching, failing");
+    gauge("kopfd_watches", &["operator", "resource", "state"], "Watches by state: listing, watching, failing, paused");
 pub(super) const WATCH_FAILURES: Description =
     counter("kopfd_watch_failures_total", &["operator", "resource"], "Failed requests of watches and their lists");
 
@@ -170,8 +170,26 @@ pub(super) const TRIALS: Description = counter(
     "Ended trials of revisions by outcome: promoted; replaced or withdrawn by changes of the files; rolled back because of errors, writes, or time",
 );
 
+pub(super) const PAUSED: Description =
+    gauge("kopfd_operator_paused", &["operator"], "1 while the operator is paused, such as in favour of its peers, else 0");
+pub(super) const PEERS: Description = gauge(
+    "kopfd_peers",
+    &["operator", "relation"],
+    "Other live peers in the peerings of the operator, by their priority: higher, same, lower",
+);
+pub(super) const KEEP_ALIVE_FAILURES: Description =
+    counter("kopfd_peering_keepalive_failures_total", &["operator"], "Keep-alives that could not be written, and were repeated");
+
+pub(super) const LEADER: Description =
+    gauge("kopfd_leader", &["operator"], "1 while this replica leads, 0 while it stands by; only with `--leader-elect`");
+pub(super) const LEADER_CHANGES: Description = counter(
+    "kopfd_leader_changes_total",
+    &["operator", "change"],
+    "Changes of the leadership of this replica: gained, lost, released; only with `--leader-elect`",
+);
+
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 39] = [
+pub const TABLE: [Description; 44] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -211,4 +229,9 @@ pub const TABLE: [Description; 39] = [
     IN_MEMORY,
     TRIAL,
     TRIALS,
+    PAUSED,
+    PEERS,
+    KEEP_ALIVE_FAILURES,
+    LEADER,
+    LEADER_CHANGES,
 ];

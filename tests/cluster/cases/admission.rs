@@ -10,7 +10,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use kopfd::http::{Authority, Certificate, Validity};
-use kopfd::kit::Clock;
 use serde_json::{Value, json};
 
 use super::cases;
@@ -292,7 +291,7 @@ impl Files {
 
     /// Writes another certificate, and returns the text of its authority.
     fn renew(&self) -> String {
-        let validity = Validity::starting(Clock::system().now(), SignedDuration::from_hours(24));
+        let validity = Validity::starting(kopfd::kit::Clock::system().now(), SignedDuration::from_hours(24));
         let authority = Authority::make("an authority of the suite", validity).expect("an authority");
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let Certificate { chain, key } = authority.issue(&names, validity).expect("a certificate");

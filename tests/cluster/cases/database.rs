@@ -1,8 +1,7 @@
-//! The database operator with the real controllers, and with the permissions of its Deployment.
+//! The database operator with the real controllers, and with the rights that are derived for it.
 //!
 //! There are no nodes: the cases report pods as ready. The timer is called every second.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::harness::child::{ask, output};
 use crate::harness::{Case, Kind, LIVENESS, Launch, TestContext, is_handled, last_handled};
 
 pub(crate) const CASES: &[Case] =
-    cases![a_database_lives_with_the_permissions_of_its_deployment, a_database_that_cannot_be_provisioned_says_why];
+    cases![a_database_lives_with_its_derived_rights, a_missing_right_is_told_at_the_start, a_database_that_cannot_be_provisioned_says_why,];
 
 /// The kind of the example.
 pub(crate) const DATABASE: ExampleKind = ExampleKind { group: "techoral.com", kind: "Database", plural: "databases" };
@@ -115,14 +114,15 @@ impl Observed<'_, '_> {
     }
 }
 
-fn a_database_lives_with_the_permissions_of_its_deployment(context: &TestContext<'_>) {
+fn a_database_lives_with_its_derived_rights(context: &TestContext<'_>) {
+    check_deployment(context);
     let launch = Launch {
-        kubeconfig: deployed_account(context),
         // A pattern, for which namespaces are watched.
         namespaces: vec!["productio?".to_owned()],
         options: vec![LIVENESS.into()],
         ..launch(context)
     };
+    let launch = context.with_derived_rights(launch);
     let operator = context.start(&launch);
     log_says(context, &operator, "The database operator starts.");
     context.cluster().kubectl_ok(&["apply", "-f", &example("database").join("obj.yaml").display().to_string()]);
@@ -178,18 +178,15 @@ fn a_database_lives_with_the_permissions_of_its_deployment(context: &TestContext
     context.eventually("the database is gone", || context.client().get(&database.path()).is_none().then_some(()));
     context.eventually_within(Duration::from_mins(2), "all children are gone", || database.children(&created).is_empty().then_some(()));
     context.stop(&operator);
-    assert!(!operator.log().contains("orbidden"), "the permissions suffice");
+    assert!(!operator.log().contains("orbidden") && !operator.log().contains("lacks rights"), "the derived rights suffice");
 }
 
-/// Applies the manifests of the deployment, and returns a kubeconfig with a token of its service account.
-fn deployed_account(context: &TestContext<'_>) -> PathBuf {
-    let cluster = context.cluster();
+/// Applies the manifests of the deployment.
+fn check_deployment(context: &TestContext<'_>) {
     let deploy = example("database").join("deploy");
     let [permissions, deployment] = ["rbac.yaml", "deployment.yaml"].map(|file| deploy.join(file).display().to_string());
-    cluster.kubectl_ok(&["apply", "-f", &permissions]);
-    cluster.kubectl_ok(&["apply", "-f", &deployment, "--dry-run=server"]);
-    let token = cluster.kubectl_ok(&["create", "token", "database-operator", "--namespace=operators"]);
-    cluster.api_server().kubeconfig_of(context.directory(), token.trim())
+    context.cluster().kubectl_ok(&["apply", "-f", &permissions]);
+    context.cluster().kubectl_ok(&["apply", "-f", &deployment, "--dry-run=server"]);
 }
 
 fn check_stateful_set(set: &Value) {
@@ -217,6 +214,35 @@ fn check_conditions(database: &Value, expected: [(&str, &str, &str); 2]) -> [Str
         since.parse::<jiff::Timestamp>().expect("the time can be read");
         since
     })
+}
+
+fn a_missing_right_is_told_at_the_start(context: &TestContext<'_>) {
+    let launch = context.with_derived_rights(launch(context));
+    let account = launch.kubeconfig.parent().and_then(|path| path.file_name()).expect("the account has a directory").to_owned();
+    let role = format!(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}",
+        context.namespace,
+        account.to_str().expect("the name of an account is a text")
+    );
+    let mut rules = context.client().get(&role).expect("the role is there")["rules"].take();
+    let rules = rules.as_array_mut().expect("a role has rules");
+    let before = rules.len();
+    rules.retain(|rule| rule["resources"] != json!(["statefulsets/scale"]));
+    assert_eq!(rules.len() + 1, before, "{rules:#?}");
+    context.client().merge(&role, &json!({"rules": rules}));
+    let user = format!("system:serviceaccount:default:{}", account.to_str().expect("the name of an account is a text"));
+    let attributes =
+        json!({"namespace": context.namespace, "group": "apps", "resource": "statefulsets", "subresource": "scale", "verb": "patch"});
+    let review = json!({"spec": {"user": user, "resourceAttributes": attributes}});
+    context.eventually("the right is taken away", || {
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = context.client().request("POST", path, "application/json", Some(&review)).ok()?;
+        (answer["status"]["allowed"] == false).then_some(())
+    });
+    let operator = context.start(&launch);
+    log_says(context, &operator, "resources: [statefulsets/scale]");
+    assert!(operator.log().contains(&format!("in a Role of the namespace {}", context.namespace)), "{}", operator.log());
+    assert!(!operator.log().contains("persistentvolumeclaims"), "nothing else is missing");
 }
 
 fn a_database_that_cannot_be_provisioned_says_why(context: &TestContext<'_>) {

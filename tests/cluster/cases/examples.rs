@@ -1,13 +1,14 @@
 //! The examples, run as described in their READMEs, with the promised results.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::child::ask;
+use crate::harness::child::{ask, output};
 use crate::harness::{Case, Kind, LIVENESS, Launch, Operator, TestContext, has_finalizer, last_handled};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -20,6 +21,9 @@ pub(crate) const CASES: &[Case] = cases![
     the_hooks_example_calls_its_functions_in_their_order,
     the_indexing_example_publishes_what_the_indexes_have,
     the_minimal_example_returns_a_result,
+    the_daemons_example_follows_its_object,
+    the_timers_example_calls_its_functions_at_their_times,
+    the_schedules_example_keeps_house,
 ];
 
 /// The kind of an example.
@@ -33,7 +37,7 @@ pub(crate) struct ExampleKind {
 }
 
 /// The shared kind of the small examples.
-const SMALL: ExampleKind = ExampleKind { group: "kopfd.dev", kind: "KopfdExample", plural: "kopfdexamples" };
+pub(crate) const SMALL: ExampleKind = ExampleKind { group: "kopfd.dev", kind: "KopfdExample", plural: "kopfdexamples" };
 
 impl ExampleKind {
     /// Returns the kind of its objects.
@@ -57,8 +61,15 @@ pub(crate) fn apply_definition(context: &TestContext<'_>, name: &str) {
 
 /// Starts an example's operator and applies its object in the namespace of the case.
 fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
+    run_with(context, name, &[])
+}
+
+/// Starts an example's operator with further options, and applies its object in the namespace of the case.
+pub(crate) fn run_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Rc<Operator> {
     apply_definition(context, name);
-    let operator = context.start(&context.launch_source(&example(name).join("operator.yaml")));
+    let launch = context.launch_source(&example(name).join("operator.yaml"));
+    let launch = Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch };
+    let operator = context.start(&context.with_derived_rights(launch));
     // Objects that exist before the watch are listed; later ones are added.
     log_says(context, &operator, " watches ");
     apply_object(context, name);
@@ -68,6 +79,20 @@ fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
 fn apply_object(context: &TestContext<'_>, name: &str) {
     let file = example(name).join("obj.yaml").display().to_string();
     context.cluster().kubectl_ok(&["apply", "-n", &context.namespace, "-f", &file]);
+}
+
+/// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a case.
+pub(crate) fn launch_copy(context: &TestContext<'_>, name: &str, changes: &[(&str, &str, &str)]) -> Launch {
+    let copy = context.directory().join(name);
+    let copied = output(Command::new("cp").arg("-r").arg(example(name)).arg(&copy));
+    assert!(copied.status.success(), "the example can be copied");
+    for (file, text, replacement) in changes {
+        let path = copy.join(file);
+        let before = std::fs::read_to_string(&path).expect("the example has this file");
+        assert!(before.contains(text), "{file} of {name} has {text:?}");
+        std::fs::write(&path, before.replace(text, replacement)).expect("our own copy can be written");
+    }
+    context.launch_source(&copy.join("operator.yaml"))
 }
 
 /// Waits until the log of an operator has a line.
@@ -231,4 +256,84 @@ fn the_indexing_example_publishes_what_the_indexes_have(context: &TestContext<'_
     assert!(answer.ends_with(r#"{"pod_count":2,"pod_names":["first","second"]}"#), "{answer}");
     context.delete(&pods, "first");
     context.object(&kind, "reporter", "forgets the pod", |object| object["status"] == status(&[], &[]));
+}
+
+fn the_daemons_example_follows_its_object(context: &TestContext<'_>) {
+    let kind = SMALL.kind();
+    let operator = run(context, "14-daemons");
+    let watched = context.object(&kind, "watched", "has the finalizer", has_finalizer);
+    assert!(watched["status"].get("guard").is_none(), "the other daemon does not match");
+    context.merge(&kind, "watched", json!({"spec": {"size": 2}}));
+    log_says(context, &operator, "The size went from 1 to 2.");
+    context.merge(&kind, "watched", json!({"metadata": {"labels": {"guarded": "yes"}}}));
+    context.object(&kind, "watched", "is guarded", |object| object["status"]["guard"]["rounds"] == 2);
+    context.merge(&kind, "watched", json!({"metadata": {"labels": {"guarded": null}}}));
+    context.stop(&operator);
+    log_says(context, &operator, "Stopped: [\"OPERATOR_EXITING\"].");
+    let second = context.start(&context.launch_source(&example("14-daemons").join("operator.yaml")));
+    log_says(context, &second, " watches ");
+    context.merge(&kind, "watched", json!({"spec": {"size": 3}}));
+    log_says(context, &second, "to 3.");
+    context.delete(&kind, "watched");
+    context.gone(&kind, "watched");
+    log_says(context, &second, "Stopped: [\"RESOURCE_DELETED\"].");
+}
+
+fn the_timers_example_calls_its_functions_at_their_times(context: &TestContext<'_>) {
+    let kind = SMALL.kind();
+    let changes = [
+        ("operator.yaml", "interval: 60s", "interval: 2s"),
+        ("operator.yaml", "spec.delay ?? 5", "spec.delay / 10"),
+        ("operator.yaml", "idle: 30s", "idle: 2s"),
+        ("operator.yaml", "0 6 * * *", "*/2 * * * * *"),
+        ("timers.rhai", "temporary(\"not yet\", 10)", "temporary(\"not yet\", 1)"),
+    ];
+    apply_definition(context, "15-timers");
+    let operator = context.start(&launch_copy(context, "15-timers", &changes));
+    log_says(context, &operator, " watches ");
+    apply_object(context, "15-timers");
+    log_says(context, &operator, "The size has settled at 1.");
+    context.merge(&kind, "timed", json!({"spec": {"size": 2}}));
+    context.merge(&kind, "timed", json!({"spec": {"size": 3}}));
+    log_says(context, &operator, "The size has settled at 3.");
+    context.object(&kind, "timed", "is called every two seconds", |object| object["status"]["every_minute"]["calls"].as_u64() >= Some(4));
+    log_says(context, &operator, "Good morning.");
+    let log = operator.log();
+    assert!(!log.contains("The size has settled at 2."), "the object was not quiet:\n{log}");
+    assert_eq!(log.matches("Timer 'every_minute' failed temporarily: not yet").count(), 1, "one attempt is repeated:\n{log}");
+    context.delete(&kind, "timed");
+    context.gone(&kind, "timed");
+}
+
+/// Returns the start options of the schedules example with ticks every few seconds, and with its report in the namespace of the case.
+pub(crate) fn launch_schedules(context: &TestContext<'_>) -> Launch {
+    let namespace = format!("namespace: \"{}\"", context.namespace);
+    let changes = [
+        ("operator.yaml", "*/15 * * * *", "*/2 * * * * *"),
+        ("operator.yaml", "0 6 * * mon-fri", "*/3 * * * * *"),
+        ("housekeeping.rhai", "namespace: \"default\"", namespace.as_str()),
+    ];
+    launch_copy(context, "schedules", &changes)
+}
+
+fn the_schedules_example_keeps_house(context: &TestContext<'_>) {
+    let maps = Kind::core("ConfigMap", "configmaps", true);
+    let create = |name: &str, team: &str, expires: Option<&str>| {
+        let annotations = expires.map(|expires| json!({"housekeeping/expires": expires})).unwrap_or_default();
+        let metadata = json!({"name": name, "labels": {"housekeeping/team": team}, "annotations": annotations});
+        context
+            .client()
+            .create(&maps.collection(&context.namespace), &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+    };
+    create("draft", "web", Some("2024-03-01T12:20:00Z"));
+    create("kept", "web", Some("2124-03-01T12:20:00Z"));
+    create("other", "shop", None);
+    let operator = context.start(&launch_schedules(context));
+    context.gone(&maps, "draft");
+    log_says(context, &operator, &format!("{}/draft has expired.", context.namespace));
+    let report = context.object(&maps, "report", "counts the teams", |object| object["data"] == json!({"web": "1", "shop": "1"}));
+    context.object(&maps, "report", "is made at the next tick, too", |object| {
+        object["metadata"]["annotations"]["housekeeping/of"] != report["metadata"]["annotations"]["housekeeping/of"]
+    });
+    assert!(context.get(&maps, "kept").is_some(), "what has not expired stays");
 }

@@ -10,7 +10,9 @@ mod fields;
 mod kinds;
 mod loops;
 mod metrics;
+mod peering;
 mod reload;
+mod replicas;
 mod sameness;
 mod scenarios;
 mod secrets;
@@ -40,6 +42,8 @@ pub(crate) fn all() -> Vec<Case> {
         trouble::CASES,
         takeover::CASES,
         admission::CASES,
+        peering::CASES,
+        replicas::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,

@@ -35,12 +35,13 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 18] = [
+const EXAMPLES: [&str; 19] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
     "04-events",
     "05-handlers",
+    "06-peering",
     "07-subhandlers",
     "08-events",
     "09-testing",
@@ -65,6 +66,8 @@ const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 /// Why a scenario, or a part of it, cannot run on a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
+    /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of its own.
+    Peers,
     /// It needs failing requests, and there is no proxy between the binary and the server.
     Faults,
     /// It checks answers to requests of users, which are sent to the embedded server only.
@@ -78,12 +81,14 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 32] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 34] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
     ("03-exceptions", "retries continue after a crash", Obstacle::Moment),
     ("04-events", "a refused event is told and holds nothing up", Obstacle::Faults),
+    ("06-peering", "a developer's operator takes over, and gives back", Obstacle::Peers),
+    ("06-peering", "two operators with the same priority both pause until one of them is gone", Obstacle::Peers),
     ("07-subhandlers", "a crash repeats only unfinished handlers", Obstacle::Moment),
     ("08-events", "every event of a pod is seen", Obstacle::Unobserved),
     ("08-events", "only marked pods reach the second handler", Obstacle::Faults),
@@ -215,6 +220,7 @@ fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
         StepAction::Request(_) => Some(Obstacle::Answers),
+        StepAction::Peer(_) => Some(Obstacle::Peers),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
         StepAction::Expect(expectation) if has_late_calls(expectation) => Some(Obstacle::Time),
         StepAction::Expect(expectation) if !is_observed(expectation) => Some(Obstacle::Unobserved),
@@ -227,9 +233,9 @@ fn has_late_calls(expectation: &Expectation) -> bool {
 }
 
 fn is_observed(expectation: &Expectation) -> bool {
-    let Expectation { background, requests, indexes, metrics, exit, probes, .. } = expectation;
+    let Expectation { background, requests, indexes, metrics, exit, probes, paused, .. } = expectation;
     let is_empty = background.is_empty() && requests.is_empty() && indexes.is_empty() && metrics.is_empty();
-    is_empty && exit.is_none() && probes.is_none()
+    is_empty && exit.is_none() && probes.is_none() && paused.is_none()
 }
 
 /// Returns what can be observed on a real cluster.
@@ -241,6 +247,7 @@ fn observed(expectation: &Expectation) -> Expectation {
         metrics: Vec::new(),
         exit: None,
         probes: None,
+        paused: None,
         ..expectation.clone()
     }
 }

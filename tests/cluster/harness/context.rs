@@ -3,11 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::child::output;
 use super::client::{Client, Watch};
 use super::cluster::{ApiServer, Cluster, admin_token, revision};
 use super::kind::Kind;
@@ -182,6 +184,35 @@ impl<'c> TestContext<'c> {
             variables: Vec::new(),
             log: self.log_path(Engine::Kopfd),
         }
+    }
+
+    /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives.
+    pub(crate) fn with_derived_rights(&self, launch: Launch) -> Launch {
+        let number = self.launched.replace(self.launched.get() + 1);
+        let account = format!("{}-{number}", self.namespace);
+        let mut command = Command::new(&self.cluster.tools().kopfd);
+        command.arg("rbac").arg(&launch.source).args(["--service-account", &account]);
+        for namespace in &launch.namespaces {
+            command.args(["--namespace", namespace]);
+        }
+        let printed = output(&mut command);
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        let directory = self.directory.join(&account);
+        fs::create_dir_all(&directory).expect("the directory of an account can be made");
+        let roles = directory.join("roles.yaml");
+        fs::write(&roles, &printed.stdout).expect("the roles can be written");
+        self.cluster.kubectl_ok(&["apply", "-f", &roles.display().to_string()]);
+        let user = format!("system:serviceaccount:default:{account}");
+        let wanted = json!({"group": "apiextensions.k8s.io", "resource": "customresourcedefinitions", "verb": "watch"});
+        let review = json!({"spec": {"user": user, "resourceAttributes": wanted}});
+        // The API server reads roles from a watch, too.
+        eventually(&format!("{account} has its rights"), TIMEOUT, || {
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let answer = self.client().request("POST", path, "application/json", Some(&review)).ok()?;
+            (answer["status"]["allowed"] == true).then_some(())
+        });
+        let token = self.cluster.kubectl_ok(&["create", "token", &account, "--namespace=default"]);
+        Launch { kubeconfig: self.cluster.api_server().kubeconfig_of(&directory, token.trim()), ..launch }
     }
 
     /// Starts an operator. If it ends by itself, the next wait of the case fails at once.

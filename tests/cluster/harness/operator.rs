@@ -64,6 +64,10 @@ impl Operator {
             Engine::Kopfd => kopfd(&tools.kopfd, &launch.source),
             Engine::Kopf => kopf(&tools.kopf, &launch.source),
         };
+        // Cases about peers install the definitions of peerings, which the others must not notice.
+        if !launch.options.iter().any(|option| option.starts_with("--peering") || option.starts_with("--priority")) {
+            command.arg("--standalone");
+        }
         if launch.namespaces.is_empty() {
             command.arg("-A");
         }
@@ -90,6 +94,11 @@ impl Operator {
     /// Kills the operator.
     pub(crate) fn kill(&self) {
         self.process.kill();
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.signal(name);
     }
 
     /// Stops the operator, and waits for its end.
@@ -136,6 +145,6 @@ fn kopfd(program: &Path, directory: &Path) -> Command {
 
 fn kopf(program: &Path, file: &Path) -> Command {
     let mut command = Command::new(program);
-    command.args(["run", "--standalone", "--log-format=full"]).arg(file);
+    command.args(["run", "--log-format=full"]).arg(file);
     command
 }

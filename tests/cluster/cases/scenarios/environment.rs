@@ -68,6 +68,7 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
             log: context.directory().join(format!("scenario-{number}.log")),
             ..launch
         };
+        let launch = context.with_derived_rights(launch);
         Self {
             context,
             scenario,

@@ -1,0 +1,46 @@
+//! The election of the replica that handles: one task renews or awaits the Lease of the operator, and [`Lead`] tells everything else whether
+//! this replica leads.
+//!
+//! `handling::leading` decides, `persistence::lease` has the stored form. Every replica is connected, watches, and fills its indexes; only
+//! the leader calls handlers.
+
+mod lead;
+mod store;
+mod task;
+mod view;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::handling::leading::Timing;
+
+pub use lead::{Duty, Lead, PERMANENT};
+pub use store::LeaseStore;
+pub use task::{Campaign, Election};
+pub use view::{LeadingView, Role, Seen};
+
+/// How the replicas of an operator elect their leader.
+#[derive(Debug, Clone)]
+pub struct LeadingOptions {
+    /// The name of the Lease; by default that of the operator.
+    pub lease: Option<String>,
+    /// The namespace of the Lease; by default that of the credentials.
+    pub namespace: Option<String>,
+    /// The identity of this replica.
+    pub identity: String,
+    /// The times.
+    pub timing: Timing,
+}
+
+/// What begins and ends with the leadership, besides the handling of events.
+pub trait Led: Send + Sync {
+    /// This replica is about to lead.
+    fn begin(&self);
+
+    /// This replica does not lead any more: ends everything at once, and waits for that.
+    fn end(&self) -> BoxFuture<'_, ()>;
+}
+
+/// How long everything that is being handled may continue when the leader exits: another replica takes over within a second.
+pub const HANDOVER_TIMEOUT: Duration = Duration::from_millis(400);

@@ -1,0 +1,196 @@
+//! Decides about the records of a peering object whenever they change, or expire.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::keep_alive::{Orders, Written};
+use super::object::{PeeringObject, log};
+use super::report::Report;
+use super::sink::Seen;
+use crate::engines::pause::{Hold, Pause};
+use crate::handling::peering::{Reaction, react};
+use crate::kit::Stop;
+use crate::persistence::peering::{self, Malformed};
+
+/// How long an operator that starts leaves to peers with a lower priority, so that they notice it and their running handlers end.
+const TAKEOVER: Duration = Duration::from_secs(1);
+
+/// The decisions about one peering object.
+pub(super) struct Decisions {
+    pub object: Arc<PeeringObject>,
+    /// Whether the operator stays paused as long as the object does not exist.
+    pub is_mandatory: bool,
+    /// The newest state of the object.
+    pub statuses: watch::Receiver<Seen>,
+    /// The own keep-alives.
+    pub written: watch::Receiver<Written>,
+    /// What is to be written.
+    pub orders: Arc<Orders>,
+    pub pause: Pause,
+    /// Held until the first decision.
+    pub starting: Option<Hold>,
+    /// When the operator begins, if that is later than the first decision.
+    pub begins_at: Option<Instant>,
+    /// Held in favour of peers.
+    pub peers: Option<Hold>,
+    /// The malformed records that were told.
+    pub warned: BTreeSet<Malformed>,
+    pub report: Report,
+}
+
+/// When to decide again, if nothing changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Next {
+    /// When the first of the peers that pause the operator expires.
+    expires_at: Option<Instant>,
+    /// When the operator begins, after its start.
+    begins_at: Option<Instant>,
+}
+
+impl Decisions {
+    /// Decides until the stop is requested. The operator is not held any more after that.
+    pub(super) async fn run(mut self, stop: Stop) {
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            () = self.decide_endlessly() => {}
+        }
+    }
+
+    async fn decide_endlessly(&mut self) {
+        // The own record comes first, so that peers with a lower priority pause before this operator begins. The sender is not dropped.
+        let _ = self.written.wait_for(|written| written.attempts > 0).await;
+        loop {
+            let seen = self.statuses.borrow_and_update().clone();
+            let next = self.decide(&seen);
+            self.wait(next).await;
+        }
+    }
+
+    /// Waits until there is something to decide.
+    async fn wait(&mut self, mut next: Next) {
+        loop {
+            tokio::select! {
+                biased;
+                changed = self.statuses.changed() => match changed {
+                    Ok(()) => return,
+                    // There is no watch.
+                    Err(_) => std::future::pending().await,
+                },
+                () = until(next.begins_at) => {
+                    self.starting = None;
+                    next.begins_at = None;
+                }
+                // As in kopf, the event of the own keep-alive lets all peers decide again.
+                () = until(next.expires_at) => {
+                    next.expires_at = None;
+                    if self.is_absent_after_keep_alive().await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes a keep-alive. Returns whether the object does not exist: then there is no event, and the last records count. Otherwise it
+    /// waits for that event.
+    async fn is_absent_after_keep_alive(&mut self) -> bool {
+        let before = self.written.borrow_and_update().attempts;
+        self.orders.keep_alive();
+        tokio::select! {
+            biased;
+            changed = self.statuses.changed() => {
+                if changed.is_ok() {
+                    self.statuses.mark_changed();
+                }
+                false
+            }
+            written = self.written.wait_for(|written| written.attempts > before && written.is_absent) => written.is_ok(),
+        }
+    }
+
+    fn decide(&mut self, seen: &Seen) -> Next {
+        match seen {
+            Seen::Unknown => Next::default(),
+            // As kopf, an operator works alone where it may not know its peers, unless the peering is mandatory.
+            Seen::Unavailable => {
+                if !self.is_mandatory {
+                    let title = self.object.title();
+                    warn!(target: "kopfd::peering", "The operator works without knowing its peers, since {title} cannot be listed.");
+                    self.starting = None;
+                }
+                Next::default()
+            }
+            Seen::Absent => {
+                if !self.is_mandatory {
+                    self.starting = None;
+                }
+                self.react(None)
+            }
+            Seen::Present(status) => {
+                // The object was created meanwhile.
+                if self.written.borrow().is_absent {
+                    self.orders.keep_alive();
+                }
+                self.react(status.as_ref())
+            }
+        }
+    }
+
+    fn react(&mut self, status: Option<&Value>) -> Next {
+        let now = self.object.clock.now();
+        let records = peering::read(status, now);
+        self.warn_of(records.malformed);
+        let is_absent = *self.statuses.borrow() == Seen::Absent;
+        // A mandatory peering begins with a pause.
+        let is_paused = self.peers.is_some() || (self.is_mandatory && self.starting.is_some() && !is_absent);
+        let Reaction { is_paused, dead, messages, wait, relations } = react(self.object.peer.own(), &records.peers, is_paused, now);
+        messages.iter().for_each(log);
+        if is_paused && self.peers.is_none() {
+            self.peers = Some(self.pause.hold(self.object.title()));
+        }
+        if !dead.is_empty() {
+            self.orders.remove(dead);
+        }
+        self.report.set(relations);
+        let begins_at = self.begin(is_paused, relations.lower > 0, is_absent);
+        if !is_paused {
+            self.peers = None;
+        }
+        Next { expires_at: wait.map(|wait| Instant::now() + wait), begins_at }
+    }
+
+    /// Ends the hold of the start after the first decision: at once, or later in favour of peers that have to notice this operator.
+    fn begin(&mut self, is_paused: bool, has_lower_peers: bool, is_absent: bool) -> Option<Instant> {
+        if self.starting.is_none() || (is_absent && self.is_mandatory) {
+            return None;
+        }
+        if has_lower_peers && !is_paused {
+            return Some(*self.begins_at.get_or_insert_with(|| Instant::now() + TAKEOVER));
+        }
+        self.starting = None;
+        None
+    }
+
+    fn warn_of(&mut self, malformed: Vec<Malformed>) {
+        let malformed: BTreeSet<Malformed> = malformed.into_iter().collect();
+        for Malformed { identity, reason } in malformed.difference(&self.warned) {
+            let title = self.object.title();
+            warn!(target: "kopfd::peering", "Ignoring the record of '{identity}' in {title}, since {reason}.");
+        }
+        self.warned = malformed;
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,145 @@
+//! The requests of scripts to the cluster, as they can be seen in the code: which function, which kinds, names and namespaces.
+
+use std::collections::BTreeSet;
+
+use crate::kit::source::SourcePosition;
+
+/// A function of `k8s::` that sends requests about objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Function {
+    /// `k8s::get`.
+    Get,
+    /// `k8s::exists`.
+    Exists,
+    /// `k8s::list`.
+    List,
+    /// `k8s::create`.
+    Create,
+    /// `k8s::update`.
+    Update,
+    /// `k8s::apply`.
+    Apply,
+    /// `k8s::patch`.
+    Patch,
+    /// `k8s::patch_status`.
+    PatchStatus,
+    /// `k8s::scale`.
+    Scale,
+    /// `k8s::delete`.
+    Delete,
+}
+
+impl Function {
+    /// All functions.
+    pub const ALL: [Self; 10] = [
+        Self::Get,
+        Self::Exists,
+        Self::List,
+        Self::Create,
+        Self::Update,
+        Self::Apply,
+        Self::Patch,
+        Self::PatchStatus,
+        Self::Scale,
+        Self::Delete,
+    ];
+
+    /// Returns the function of a name in the module.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|function| function.name() == name)
+    }
+
+    /// Returns its name in the module.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Exists => "exists",
+            Self::List => "list",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Apply => "apply",
+            Self::Patch => "patch",
+            Self::PatchStatus => "patch_status",
+            Self::Scale => "scale",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// Returns the verbs that the API server checks. A server-side apply is a patch, and also a creation if the object is new.
+    pub fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Get | Self::Exists => &["get"],
+            Self::List => &["list"],
+            Self::Create => &["create"],
+            Self::Update => &["update"],
+            Self::Apply => &["create", "patch"],
+            Self::Patch | Self::PatchStatus | Self::Scale => &["patch"],
+            Self::Delete => &["delete"],
+        }
+    }
+
+    /// Returns the subresource that it writes. A kind without the subresource `status` has its status in the object itself.
+    pub fn subresource(self) -> Option<&'static str> {
+        match self {
+            Self::PatchStatus => Some("status"),
+            Self::Scale => Some("scale"),
+            _ => None,
+        }
+    }
+}
+
+/// One call, with one kind and one namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Access {
+    /// Where the call is.
+    pub place: SourcePosition,
+    /// The number of characters of its name.
+    pub length: usize,
+    /// The function.
+    pub function: Function,
+    /// The kind of its object.
+    pub kind: Kind,
+    /// The names of its objects; `None` if they are computed.
+    pub names: Option<BTreeSet<String>>,
+    /// The namespaces of its objects.
+    pub namespace: Namespace,
+}
+
+/// The kind of an object, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The kind of a selector, such as `apps/v1/StatefulSet`.
+    Text(String),
+    /// The kind of the handled object of this binding.
+    Handled(usize),
+    /// It is computed.
+    Unknown,
+}
+
+/// The namespace of an object, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Namespace {
+    /// That of the handled object.
+    Own,
+    /// A literal one.
+    Named(String),
+    /// All namespaces at once: lists.
+    All,
+    /// It is computed.
+    Computed,
+}
+
+/// What the code of an operator does, as far as it can be seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// The requests.
+    pub accesses: Vec<Access>,
+    /// Whether Events are posted.
+    pub posts_events: bool,
+    /// Whether the settings of Events are changed.
+    pub sets_posting: bool,
+    /// The bindings whose handled objects become owners.
+    pub owning: BTreeSet<usize>,
+    /// The bindings that change their handled object by `patch`, or by a result.
+    pub patching: BTreeSet<usize>,
+}
