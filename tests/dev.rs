@@ -1,5 +1,6 @@
 //! `kopfd dev`: the built binary, without any cluster.
 
+mod hostile;
 mod logs;
 mod several;
 

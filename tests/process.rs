@@ -8,6 +8,7 @@ mod connection;
 mod dev;
 mod documents;
 mod init;
+mod limits_operator;
 mod mistakes;
 mod rbac;
 mod run;

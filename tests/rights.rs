@@ -74,7 +74,7 @@ fn rules(spec: &str, script: &str, served: Option<&[&str]>) -> Vec<String> {
     rules.iter().flat_map(|(place, rules)| rules.iter().map(move |rule| line(place, rule))).collect()
 }
 
-const NO_SCAN: &str = "  settings: {scanning: {disabled: true}}\n";
+const NO_SCAN: &str = "  settings: {scanning: {disabled: true}, peering: {standalone: true}}\n";
 
 fn handler(on: &str) -> String {
     format!("{NO_SCAN}  resources: [{{resource: deployments.apps, script: main.rhai, handlers: [{{on: {on}, fn: f}}]}}]\n")
@@ -221,10 +221,12 @@ fn a_kind_without_a_known_plural_name_is_reported_with_its_position() {
 fn settings_of_webhooks_and_peerings_need_rights() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "  settings:
+    scanning: {disabled: true}
     peering: {name: mine, mandatory: true}
     admission: {managed: auto.kopfd.dev, server: {kind: server, secret: {name: kept, namespace: webhooks}}}
 ";
-    let loaded = written(folder.path(), &format!("{settings}{}", handler("event")), "fn f() {}");
+    let resources = handler("event").replace(NO_SCAN, "");
+    let loaded = written(folder.path(), &format!("{settings}{resources}"), "fn f() {}");
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     let account = Account { name: "a".into(), namespace: "operators".into() };
     let text = roles::yaml(&account, &derived(&loaded.operators[0], None));

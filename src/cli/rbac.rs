@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::handling::rights::{Layout, Need, rights};
 use crate::manifest::rights::roles::{self, Account};
-use crate::manifest::rights::{self, Circumstances};
+use crate::manifest::rights::{self, Circumstances, PeeringUse};
 use crate::manifest::{Operator, known_kinds};
 use crate::object::namespace;
 use crate::reactor::Scope;
@@ -36,9 +36,12 @@ pub(super) struct Options {
     /// The name of the service account, of the roles and of the bindings. Defaults to the name of the operator.
     #[arg(long, alias = "serviceaccount", value_name = "NAME")]
     service_account: Option<String>,
-    /// Also the rights for this peering object.
+    /// The name of the peering objects, if it is not that of the settings.
     #[arg(long, short = 'P', value_name = "NAME")]
     peering: Option<String>,
+    /// The operators ignore their peers: no rights for peering objects.
+    #[arg(long, conflicts_with = "peering")]
+    standalone: bool,
     /// Also the rights for the Lease by which one of several replicas is chosen.
     #[arg(long, action = ArgAction::SetTrue)]
     leader_elect: bool,
@@ -106,7 +109,12 @@ fn needs(options: &Options, operators: &[Operator], scope: &Scope) -> Option<Vec
     for operator in operators {
         let lease = options.leader_elect.then(|| options.lease.clone().unwrap_or_else(|| operator.name.clone()));
         let is_namespaced = matches!(scope, Scope::Namespaces(_));
-        let circumstances = Circumstances { is_namespaced, peering: options.peering.clone(), lease };
+        let peering = match &options.peering {
+            Some(name) => PeeringUse::Named(name.clone()),
+            None if options.standalone => PeeringUse::Never,
+            None => PeeringUse::IfThere,
+        };
+        let circumstances = Circumstances { is_namespaced, peering, lease };
         let found = rights::needs(operator, &known, &circumstances);
         needs.extend(found.needs);
         unresolved.extend(found.unresolved);

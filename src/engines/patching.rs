@@ -9,6 +9,9 @@ use crate::cluster::Applied;
 use crate::handling::Message;
 use crate::object::{Body, Item, Patch, Resource, secret};
 
+/// The inconsistencies of a large patch are shown up to this length, in characters.
+const MAX_SHOWN: usize = 10_000;
+
 /// Sends a patch.
 ///
 /// # Errors
@@ -30,12 +33,34 @@ pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch:
     if !applied.inconsistencies.is_empty() {
         let values = secret::Values::of(body);
         let items: Vec<Value> = secret::shown_items(values.as_ref(), &applied.inconsistencies).iter().map(diff_item).collect();
-        events.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {}", Value::Array(items))));
+        let shown = beginning(Value::Array(items).to_string());
+        events.log_message(&Message::warning(format!("Merge-patching finished with inconsistencies: {shown}")));
     }
     Ok(applied)
+}
+
+/// Cuts a long text, and tells how much is missing.
+fn beginning(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
+        let more = text[end..].chars().count();
+        text.truncate(end);
+        text.push_str(&format!("… ({more} more characters)"));
+    }
+    text
 }
 
 /// Returns a difference in kopf's form.
 pub fn diff_item(item: &Item) -> Value {
     json!([item.op.as_str(), item.path, item.old, item.new])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_a_long_text_is_shown() {
+        assert_eq!(beginning("ä".repeat(MAX_SHOWN)), "ä".repeat(MAX_SHOWN));
+        assert_eq!(beginning("ä".repeat(MAX_SHOWN + 3)), format!("{}… (3 more characters)", "ä".repeat(MAX_SHOWN)));
+    }
 }

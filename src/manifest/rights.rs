@@ -23,10 +23,24 @@ pub mod roles;
 pub struct Circumstances {
     /// Whether it serves some namespaces, and not all.
     pub is_namespaced: bool,
-    /// The name of its peering object; `None`: that of a mandatory peering in its settings, if there is one.
-    pub peering: Option<String>,
+    /// Which peering objects it uses.
+    pub peering: PeeringUse,
     /// The name of the Lease by which one of its replicas is chosen.
     pub lease: Option<String>,
+}
+
+/// Which peering objects an operator uses.
+#[derive(Debug, Clone, Default)]
+pub enum PeeringUse {
+    /// Those of its settings, if they exist.
+    #[default]
+    IfThere,
+    /// Those of its settings, if they are mandatory.
+    IfMandatory,
+    /// Those of this name.
+    Named(String),
+    /// None: it ignores its peers.
+    Never,
 }
 
 /// The needs of an operator.
@@ -122,13 +136,19 @@ impl Collector<'_> {
             // Events about objects without a namespace are posted in that of the operator.
             self.need(Purpose::Events, Reach::Home, ("", "events"), verbs, None);
         }
-        let mandatory = (settings.peering.mandatory && !settings.peering.standalone).then_some(&settings.peering.name);
-        if let Some(peering) = circumstances.peering.as_ref().or(mandatory) {
-            let (plural, reach) =
-                if circumstances.is_namespaced { ("kopfpeerings", Reach::Served) } else { ("clusterkopfpeerings", Reach::Everywhere) };
+        let peering = &settings.peering;
+        let used = match &circumstances.peering {
+            PeeringUse::Named(name) => Some(name),
+            PeeringUse::IfThere => (!peering.standalone).then_some(&peering.name),
+            PeeringUse::IfMandatory => (!peering.standalone && peering.mandatory).then_some(&peering.name),
+            PeeringUse::Never => None,
+        };
+        if let Some(used) = used {
+            let is_namespaced = circumstances.is_namespaced && peering.clusterwide != Some(true);
+            let (plural, reach) = if is_namespaced { ("kopfpeerings", Reach::Served) } else { ("clusterkopfpeerings", Reach::Everywhere) };
             for group in ["kopf.dev", "zalando.org"] {
                 let verbs = ["list", "watch", "patch"];
-                self.need(Purpose::Peering, reach.clone(), (group, plural), &verbs, name(peering).as_ref());
+                self.need(Purpose::Peering, reach.clone(), (group, plural), &verbs, name(used).as_ref());
             }
         }
         if let Some(lease) = &circumstances.lease {

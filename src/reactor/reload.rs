@@ -244,9 +244,12 @@ impl Loaded {
             }
             self.told.insert((section, key), value.clone());
             if value != started_with {
+                // The settings of a server may have passwords.
+                let is_open = !value.is_object() && !started_with.is_object();
+                let change = if is_open { format!("change {started_with} to {value}") } else { "use the new one".to_owned() };
                 warn!(
                     target: "kopfd::reload",
-                    "The setting {section}.{key} of operator '{operator}' is read only at the start. Restart it to change {started_with} to {value}."
+                    "The setting {section}.{key} of operator '{operator}' is read only at the start. Restart it to {change}."
                 );
             }
         }
@@ -578,5 +581,15 @@ mod tests {
         }
         let line = "The setting queueing.workerLimit of operator 'demo' is read only at the start. Restart it to change null to 3.";
         assert_eq!(*messages.lock(), [line, line]);
+    }
+    #[test]
+    fn the_passwords_of_a_changed_server_are_not_told() {
+        let (messages, _guard) = crate::telemetry::collect_messages(tracing::Level::WARN);
+        let mut loaded = Loaded::first(&Operator::default(), &Program::default(), &Settings::default());
+        let text = "{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {name: x}, spec: {settings: {admission: {server: {kind: ngrok, token: secret}}}}}";
+        let operators = crate::manifest::read("operator.yaml", text).operators;
+        loaded.warn_of_fixed_settings("demo", &operators[0].settings);
+        let line = "The setting admission.server of operator 'demo' is read only at the start. Restart it to use the new one.";
+        assert_eq!(*messages.lock(), [line]);
     }
 }

@@ -12,7 +12,7 @@ use crate::cluster::{self, Client};
 use crate::engines::rights::{Comparison, compare};
 use crate::handling::rights::{Layout, Place, Rights, rights, rules};
 use crate::manifest::rights::roles::rules_text;
-use crate::manifest::rights::{self as needed, Circumstances, Needs};
+use crate::manifest::rights::{self as needed, Circumstances, Needs, PeeringUse};
 use crate::manifest::{Operator, known_kinds};
 use crate::object::namespace;
 
@@ -46,7 +46,9 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope, leas
 /// # Errors
 /// If a request fails.
 pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease: Option<String>) -> Result<Comparison, cluster::Error> {
-    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
+    // An operator without these rights may have no peers.
+    let peering = PeeringUse::IfMandatory;
+    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), peering, lease };
     let mut known = known_kinds::of(std::slice::from_ref(operator));
     let mut needs = needed::needs(operator, &known, &circumstances);
     if !needs.unresolved.is_empty() {

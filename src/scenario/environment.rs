@@ -401,6 +401,7 @@ impl Environment {
         if names(&operators) != names(&self.operators()) {
             return Err("a reload in a scenario cannot add, remove or rename operators".to_owned());
         }
+        self.invariants.files_changed(&operators);
         *self.operators.lock() = Arc::new(operators.clone());
         self.grant(&operators).await?;
         // A killed operator starts with the new files.

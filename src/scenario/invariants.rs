@@ -15,6 +15,7 @@ mod tally;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -50,13 +51,17 @@ const MAX_VIOLATIONS: usize = 10;
 pub(super) struct Invariants {
     api: ApiServer,
     clock: Clock,
-    /// The storage of each operator.
-    operators: Vec<Storage>,
-    /// The schedules of each operator.
-    schedules: Vec<DeclaredSchedules>,
+    /// What each operator declares in its newest revision.
+    declared: Mutex<Arc<Vec<Declared>>>,
     state: Mutex<State>,
     /// Notified when the limit of violations is reached.
     limit_reached: Notify,
+}
+
+/// What an operator declares.
+struct Declared {
+    storage: Storage,
+    schedules: DeclaredSchedules,
 }
 
 #[derive(Default)]
@@ -109,9 +114,24 @@ pub(super) struct InvariantReport {
 impl Invariants {
     /// Creates the checker for these operators.
     pub(super) fn new(api: ApiServer, clock: Clock, operators: &[Operator]) -> Self {
-        let schedules = operators.iter().map(DeclaredSchedules::of).collect();
-        let operators = operators.iter().map(Storage::of).collect();
-        Self { api, clock, operators, schedules, state: Mutex::default(), limit_reached: Notify::new() }
+        let declared =
+            operators.iter().map(|operator| Declared { storage: Storage::of(operator), schedules: DeclaredSchedules::of(operator) });
+        let declared = Mutex::new(Arc::new(declared.collect()));
+        Self { api, clock, declared, state: Mutex::default(), limit_reached: Notify::new() }
+    }
+
+    /// Notes that the files of the same operators have changed.
+    pub(super) fn files_changed(&self, operators: &[Operator]) {
+        let earlier = self.declared();
+        let declared = operators.iter().zip(earlier.iter()).map(|(operator, earlier)| Declared {
+            storage: Storage::of(operator).after(&earlier.storage),
+            schedules: DeclaredSchedules::of(operator),
+        });
+        *self.declared.lock() = Arc::new(declared.collect());
+    }
+
+    fn declared(&self) -> Arc<Vec<Declared>> {
+        Arc::clone(&self.declared.lock())
     }
 
     /// Waits until there are so many violations that the run can end.
@@ -185,7 +205,7 @@ impl Invariants {
 
     /// Notes that the timers and daemons of an object follow a state of it.
     pub(super) fn background_observed(&self, process: Process, body: &Body) {
-        let Some(facts) = self.operators[process.operator].facts(body, &self.api.registry()) else { return };
+        let Some(facts) = self.declared()[process.operator].storage.facts(body, &self.api.registry()) else { return };
         let now = self.clock.now();
         self.check_tasks(process, body, |checks, key| {
             checks.observed(key, body, &facts, now);
@@ -239,7 +259,8 @@ impl Invariants {
         handler: &Handler,
         check: impl FnOnce(&mut ScheduleChecks, (usize, String), &CronSchedule, Known) -> Option<String>,
     ) {
-        let declared = &self.schedules[process.operator];
+        let declared = self.declared();
+        let declared = &declared[process.operator].schedules;
         let Some(rules) = declared.rules.get(&handler.id) else { return };
         let known = Known { now: self.clock.now(), done_until: declared.done_until(&self.api, &handler.id) };
         self.with(process, None, |state| {
@@ -317,7 +338,8 @@ impl Invariants {
     /// Returns the operator and the object if the write has removed the operator's finalizer from an object that is being deleted.
     fn released(&self, write: &Write<'_>) -> Option<(usize, String)> {
         let before = Body::from(write.before.filter(|_| write.is_of_engine && write.version.is_some())?.clone());
-        let (storage, uid) = (&self.operators[write.process.operator], before.uid()?);
+        let declared = self.declared();
+        let (storage, uid) = (&declared[write.process.operator].storage, before.uid()?);
         let after = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         let is_released = storage.holds(&before) && !after.is_some_and(|after| storage.holds(&after));
         // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
@@ -335,7 +357,8 @@ impl Invariants {
 
     /// Tells whether a cycle has sent a write. Where there are timers and daemons, only cycles write the operator's own state.
     fn is_of_cycle(&self, write: &Write<'_>) -> bool {
-        let storage = &self.operators[write.process.operator];
+        let declared = self.declared();
+        let storage = &declared[write.process.operator].storage;
         let after = Body::from(write.object.clone());
         storage.spawning(&after, &self.api.registry()).is_empty()
             || write.before.is_none_or(|before| storage.own_state(&Body::from(before.clone())) != storage.own_state(&after))
@@ -357,6 +380,7 @@ impl Invariants {
     /// Returns the result of the run.
     pub(super) fn verdict(&self) -> InvariantReport {
         let run = self.state.lock().run;
+        let declared = self.declared();
         self.with(Process { run, operator: 0 }, None, |state| {
             let State { objects, tallies, violations, .. } = &mut *state;
             for ((operator, _), progress) in objects.iter() {
@@ -366,13 +390,13 @@ impl Invariants {
             let of_tasks = state.background.verify(self.clock.now(), |(operator, uid)| {
                 let (_, _, stored) = self.api.by_uid(uid)?;
                 let body = Body::from((*stored.value).clone());
-                let handlers = self.operators[*operator].spawning(&body, &self.api.registry());
+                let handlers = declared[*operator].storage.spawning(&body, &self.api.registry());
                 Some((body, handlers))
             });
             state.violations.extend(of_tasks);
             let known = |(operator, id): &(usize, String)| Known {
                 now: self.clock.now(),
-                done_until: self.schedules[*operator].done_until(&self.api, id),
+                done_until: declared[*operator].schedules.done_until(&self.api, id),
             };
             state.violations.extend(state.schedules.verify(known));
             let mut causes = HandledCauses::new();
@@ -387,12 +411,12 @@ impl Invariants {
     /// Updates the progress of one operator with one object.
     fn update(&self, process: Process, body: &Body, act: impl FnOnce(&mut Progress, &mut Context<'_>)) {
         let Some(uid) = body.uid() else { return };
-        let registry = self.api.registry();
+        let (registry, declared) = (self.api.registry(), self.declared());
         let current = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         self.with(process, None, |state| {
             let State { objects, tallies, violations, .. } = state;
             let progress = objects.entry((process.operator, uid.to_owned())).or_insert_with(|| Progress::new(Subject::of(body)));
-            let storage = &self.operators[process.operator];
+            let storage = &declared[process.operator].storage;
             let mut context =
                 Context { process, storage, registry: &registry, now: self.clock.now(), current: current.as_ref(), tallies, violations };
             act(progress, &mut context);
@@ -430,13 +454,11 @@ impl Invariants {
     /// Processes a change of an object for all operators.
     fn process_change(&self, state: &mut State, change: &Change, writer: Option<usize>) {
         let registry = self.api.registry();
-        let body = |stored: Option<std::sync::Arc<crate::apiserver::storage::store::Stored>>| {
-            stored.map(|stored| Body::from((*stored.value).clone()))
-        };
+        let body = |stored: Option<Arc<crate::apiserver::storage::store::Stored>>| stored.map(|stored| Body::from((*stored.value).clone()));
         let (before, after) = (body(change.before()), body(change.after()));
         let Some(object) = after.as_ref().or(before.as_ref()) else { return };
         let Some(uid) = object.uid() else { return };
-        for (operator, storage) in self.operators.iter().enumerate() {
+        for (operator, Declared { storage, .. }) in self.declared().iter().enumerate() {
             if !storage.serves(object, &registry) {
                 continue;
             }

@@ -9,6 +9,8 @@ mod cases;
 #[path = "../../apiserver/tests/differ/mod.rs"]
 mod differ;
 mod harness;
+#[path = "../limits_operator.rs"]
+mod limits_operator;
 
 use harness::{Case, Cluster, Options, run};
 use std::process::ExitCode;

@@ -19,6 +19,8 @@ use crate::persistence::{Keys, SecretStorage, Storages, Stored, essence};
 pub(super) struct Storage {
     storages: Arc<Storages>,
     handlers: Vec<Handler>,
+    /// The change handlers of earlier revisions. Their last calls may end after a reload.
+    earlier: Vec<Handler>,
     /// How long it waits for the event of its own write.
     pub consistency_timeout: Duration,
 }
@@ -65,14 +67,21 @@ impl Storage {
         Self {
             storages: Arc::new(Storages { secrets, ..storages }),
             handlers: operator.object_handlers().cloned().collect(),
+            earlier: Vec::new(),
             consistency_timeout,
         }
     }
 
-    /// Tells whether a change handler is declared for objects of this kind.
+    /// Returns this storage, that of the revision after an earlier one.
+    pub(super) fn after(self, earlier: &Self) -> Self {
+        let known = earlier.earlier.iter().chain(&earlier.handlers).filter(|handler| handler.on.is_changing());
+        Self { earlier: known.cloned().collect(), ..self }
+    }
+
+    /// Tells whether a change handler is or was declared for objects of this kind.
     pub(super) fn serves(&self, body: &Body, registry: &Registry) -> bool {
-        resource(body, registry)
-            .is_some_and(|resource| self.handlers.iter().any(|handler| handler.on.is_changing() && handler.concerns(&resource)))
+        let Some(resource) = resource(body, registry) else { return false };
+        self.handlers.iter().chain(&self.earlier).any(|handler| handler.on.is_changing() && handler.concerns(&resource))
     }
 
     /// Returns the timers and daemons that are declared for objects of this kind.

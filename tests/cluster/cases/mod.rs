@@ -8,6 +8,7 @@ mod database;
 mod examples;
 mod fields;
 mod kinds;
+mod limits;
 mod loops;
 mod metrics;
 mod peering;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Case> {
         crashes::CASES,
         loops::CASES,
         reload::CASES,
+        limits::CASES,
         steps::CASES,
         trouble::CASES,
         takeover::CASES,

@@ -34,6 +34,11 @@ impl Process {
         self.child().try_wait().expect("the state of a child can be asked for")
     }
 
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child().id()
+    }
+
     /// Kills the program.
     pub(crate) fn kill(&self) {
         let mut child = self.child();
@@ -44,7 +49,7 @@ impl Process {
 
     /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child().id().to_string();
+        let pid = self.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
         assert!(status.success(), "signal {name} did not reach {}", self.title);
     }
