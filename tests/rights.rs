@@ -15,6 +15,7 @@ use kopfd::manifest::rights::roles::{self, Account};
 use kopfd::manifest::rights::{Circumstances, needs};
 use kopfd::manifest::{self, Operator, known_kinds};
 use kopfd::object::namespace::Pattern;
+use kopfd::object::yaml;
 use kopfd::reactor::Scope;
 use kopfd::reactor::rights::{missing, report};
 use serde_json::{Value, json};
@@ -98,13 +99,22 @@ fn each_kind_of_binding_has_the_rights_of_its_requests() {
 
 #[test]
 fn the_engine_has_the_rights_of_its_own_requests() {
-    let events = "  resources: [{resource: v1/pods, script: main.rhai, handlers: [{on: event, fn: f}]}]\n";
+    let resources = "  resources: [{resource: v1/pods, script: main.rhai, handlers: [{on: event, fn: f}]}]\n";
+    let alone = format!("  settings: {{peering: {{standalone: true}}}}\n{resources}");
+    let events = resources;
     let pods = "core pods: list,watch";
     let definitions = "apiextensions.k8s.io customresourcedefinitions: list,watch";
-    assert_eq!(rules(events, "fn f() {}", None), [definitions, pods]);
-    assert_eq!(rules(events, "fn f() {}", Some(&["a"])), ["core namespaces: list,watch", definitions, "a: core pods: list,watch"]);
-    let posting =
-        |settings: &str, script: &str| rules(&format!("  settings: {{scanning: {{disabled: true}}{settings}}}\n{events}"), script, None);
+    assert_eq!(rules(&alone, "fn f() {}", None), [definitions, pods]);
+    assert_eq!(rules(&alone, "fn f() {}", Some(&["a"])), ["core namespaces: list,watch", definitions, "a: core pods: list,watch"]);
+    let of_peers = |group: &str, plural: &str| [format!("{group} {plural}: list,watch"), format!("{group} {plural} (default): patch")];
+    let peers = [of_peers("kopf.dev", "clusterkopfpeerings"), of_peers("zalando.org", "clusterkopfpeerings")].concat();
+    assert_eq!(
+        rules(&format!("  settings: {{scanning: {{disabled: true}}}}\n{events}"), "fn f() {}", None),
+        [peers, vec![pods.to_owned()]].concat()
+    );
+    let posting = |settings: &str, script: &str| {
+        rules(&format!("  settings: {{scanning: {{disabled: true}}, peering: {{standalone: true}}{settings}}}\n{events}"), script, None)
+    };
     let info = "fn f() { k8s::info(\"R\", \"m\"); }";
     assert_eq!(posting("", info), ["core events: create", pods]);
     assert_eq!(posting(", posting: {aggregated: true}", info), ["core events: create,patch", pods]);
@@ -118,7 +128,7 @@ fn the_engine_has_the_rights_of_its_own_requests() {
         ["default: core configmaps: create", "default: core configmaps (demo.schedules.kopfd.dev): get,patch"]
     );
     let canary = format!(
-        "  settings: {{scanning: {{disabled: true}}, posting: {{enabled: false}}, reload: {{canary: {{percent: 5, for: 10m}}}}}}\n{events}"
+        "  settings: {{scanning: {{disabled: true}}, peering: {{standalone: true}}, posting: {{enabled: false}}, reload: {{canary: {{percent: 5, for: 10m}}}}}}\n{events}"
     );
     assert_eq!(rules(&canary, "fn f() {}", None), [pods, "default: core pods: get", "default: apps deployments,replicasets: get"]);
     let startup = format!("{NO_SCAN}  activities: {{startup: [{{fn: g, script: main.rhai}}]}}\n{events}");
@@ -310,6 +320,10 @@ fn shown(right: &Right) -> String {
 async fn each_missing_right_is_found(operator: &Operator, scope: &Scope, all: &Rights) {
     let cluster = Cluster::new().await;
     cluster.apply(vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "production"}})]).await;
+    for file in ["kopf.dev.yaml", "zalando.org.yaml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/peering").join(file);
+        cluster.apply(yaml::parse(&std::fs::read_to_string(path).unwrap()).unwrap()).await;
+    }
     cluster.grant(all).await;
     let complete = missing(operator, &cluster.client, scope, None).await.unwrap();
     assert!(complete.missing.is_empty() && complete.unchecked == 0, "{complete:?}");

@@ -1,5 +1,7 @@
 //! Sends the patch of an object, and reports what became of it.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use super::effects::Effects;
@@ -44,7 +46,7 @@ fn beginning(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
         let more = text[end..].chars().count();
         text.truncate(end);
-        text.push_str(&format!("… ({more} more characters)"));
+        let _ = write!(text, "… ({more} more characters)");
     }
     text
 }

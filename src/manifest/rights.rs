@@ -35,8 +35,6 @@ pub enum PeeringUse {
     /// Those of its settings, if they exist.
     #[default]
     IfThere,
-    /// Those of its settings, if they are mandatory.
-    IfMandatory,
     /// Those of this name.
     Named(String),
     /// None: it ignores its peers.
@@ -140,7 +138,6 @@ impl Collector<'_> {
         let used = match &circumstances.peering {
             PeeringUse::Named(name) => Some(name),
             PeeringUse::IfThere => (!peering.standalone).then_some(&peering.name),
-            PeeringUse::IfMandatory => (!peering.standalone && peering.mandatory).then_some(&peering.name),
             PeeringUse::Never => None,
         };
         if let Some(used) = used {

@@ -10,9 +10,9 @@ use crate::cluster::discovery;
 use crate::cluster::object_client::{ObjectClient, Selection};
 use crate::cluster::{self, Client};
 use crate::engines::rights::{Comparison, compare};
-use crate::handling::rights::{Layout, Place, Rights, rights, rules};
+use crate::handling::rights::{Layout, Place, Purpose, Rights, rights, rules};
 use crate::manifest::rights::roles::rules_text;
-use crate::manifest::rights::{self as needed, Circumstances, Needs, PeeringUse};
+use crate::manifest::rights::{self as needed, Circumstances, Needs};
 use crate::manifest::{Operator, known_kinds};
 use crate::object::namespace;
 
@@ -46,9 +46,7 @@ pub(super) async fn check(operator: Operator, client: Client, scope: Scope, leas
 /// # Errors
 /// If a request fails.
 pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease: Option<String>) -> Result<Comparison, cluster::Error> {
-    // An operator without these rights may have no peers.
-    let peering = PeeringUse::IfMandatory;
-    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), peering, lease };
+    let circumstances = Circumstances { is_namespaced: matches!(scope, Scope::Namespaces(_)), lease, ..Circumstances::default() };
     let mut known = known_kinds::of(std::slice::from_ref(operator));
     let mut needs = needed::needs(operator, &known, &circumstances);
     if !needs.unresolved.is_empty() {
@@ -62,7 +60,22 @@ pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease:
         Scope::Namespaces(_) => Some(served(client, scope).await),
     };
     let layout = Layout { served, home: client.default_namespace() };
-    compare(client, &rights(&needs, &layout)).await
+    let mut wanted = rights(&needs, &layout);
+    if !operator.settings.peering.mandatory {
+        leave_out_missing_peerings(client, &mut wanted).await;
+    }
+    compare(client, &wanted).await
+}
+
+/// Removes the rights for peerings whose kinds the cluster does not have: without them the operator works alone.
+async fn leave_out_missing_peerings(client: &Client, wanted: &mut Rights) {
+    let is_peering = |purpose: &Purpose| *purpose == Purpose::Peering;
+    let groups: BTreeSet<String> = wanted.iter().filter(|(_, purpose)| is_peering(purpose)).map(|(right, _)| right.group.clone()).collect();
+    for group in groups {
+        if discovery::rescan(client, &group).await.is_ok_and(|scan| scan.resources.is_empty()) {
+            wanted.retain(|right, purpose| !is_peering(purpose) || right.group != group);
+        }
+    }
 }
 
 /// Returns the served namespaces; if they cannot be listed, those that are named exactly.

@@ -187,9 +187,13 @@ pub fn rules_of(store: &Store, user: &User, namespace: &str) -> Value {
         let reviews = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
         resources.push(json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": reviews}));
         resources.push(json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}));
-        paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"]}));
+        // As by the role `system:discovery`.
+        let discovery =
+            ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"];
+        paths.push(json!({"verbs": ["get"], "nonResourceURLs": discovery}));
     }
-    paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"]}));
+    // As by the role `system:public-info-viewer`.
+    paths.push(json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}));
     for rule in bound_rules(store, user, namespace) {
         // A rule is about resources or about paths.
         if rule["nonResourceURLs"].as_array().is_some_and(|all| !all.is_empty()) { paths.push(rule) } else { resources.push(rule) }

@@ -250,6 +250,10 @@ impl Progress {
     /// Notes a change of the object by any client.
     pub(super) fn changed(&mut self, context: &mut Context<'_>, before: Option<&Body>, after: Option<&Body>, is_own: bool) {
         let (old, new) = (before.and_then(|body| context.facts(body)), after.and_then(|body| context.facts(body)));
+        if self.essences == 0 && old.is_some() {
+            // The kind was not served when the object was created.
+            self.essences = 1;
+        }
         if let Some(new) = &new {
             self.essences += usize::from(old.as_ref().is_none_or(|old| !is_same(&old.essence, &new.essence)));
         }

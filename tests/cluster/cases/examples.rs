@@ -270,8 +270,12 @@ fn the_daemons_example_follows_its_object(context: &TestContext<'_>) {
     context.merge(&kind, "watched", json!({"metadata": {"labels": {"guarded": null}}}));
     context.stop(&operator);
     log_says(context, &operator, "Stopped: [\"OPERATOR_EXITING\"].");
-    let second = context.start(&context.launch_source(&example("14-daemons").join("operator.yaml")));
-    log_says(context, &second, " watches ");
+    let launch = context.launch_source(&example("14-daemons").join("operator.yaml"));
+    let second = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    let endpoints = second.endpoints();
+    // The daemon compares the size with the one at its start.
+    let is_running = "handler=\"watch_size\",type=\"daemon\",state=\"calling\"} 1";
+    context.eventually("the daemon runs again", || ask(&endpoints, "GET", "/metrics").1.contains(is_running).then_some(()));
     context.merge(&kind, "watched", json!({"spec": {"size": 3}}));
     log_says(context, &second, "to 3.");
     context.delete(&kind, "watched");

@@ -32,7 +32,7 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
     context.handled(&kind, "one");
     let address = operator.endpoints();
     let samples = read(&format!("http://{address}/metrics"));
-    let others = [samples_of_schedules_and_indexes(context), samples_of_daemons(context)].concat();
+    let others = [samples_of_schedules_and_indexes(context), samples_of_daemons(context), samples_of_timers(context)].concat();
     let found: BTreeSet<&str> = samples.iter().chain(&others).filter_map(|sample| sample[1].as_str()).collect();
     // Nothing has failed or waited so far, and there are no webhooks, peers and replicas; other tests show that these are counted.
     let idle = [
@@ -85,6 +85,24 @@ fn samples_of_schedules_and_indexes(context: &TestContext<'_>) -> Vec<Value> {
 fn samples_of_daemons(context: &TestContext<'_>) -> Vec<Value> {
     let operator = run_with(context, "14-daemons", &[LIVENESS]);
     context.object(&SMALL.kind(), "watched", "has a daemon", has_finalizer);
+    read(&format!("http://{}/metrics", operator.endpoints()))
+}
+
+/// Returns the samples of an operator with timers, after a call of one.
+fn samples_of_timers(context: &TestContext<'_>) -> Vec<Value> {
+    let kind = context.thing();
+    let folder = context.directory().join("timers");
+    std::fs::create_dir_all(&folder).expect("the directory of the case is writable");
+    let manifest = json!({
+        "apiVersion": "kopfd.dev/v1", "kind": "Operator", "metadata": {"name": "timers"},
+        "spec": {"resources": [{"resource": kind.selector(), "timers": [{"id": "tick", "interval": 1, "run": "patch.status.ticked = true;"}]}]},
+    });
+    // JSON is YAML.
+    std::fs::write(folder.join("operator.yaml"), manifest.to_string()).expect("the directory is writable");
+    let launch = context.launch_source(&folder.join("operator.yaml"));
+    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    context.create(&kind, "timed", json!({}));
+    context.object(&kind, "timed", "is visited by a timer", |object| object["status"]["ticked"] == true);
     read(&format!("http://{}/metrics", operator.endpoints()))
 }
 
