@@ -354,7 +354,7 @@ async fn run(
     let functions = Mutex::new(Functions::of(&operator));
     let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
-    let Operator { name, defaults, schedules, webhooks, .. } = operator;
+    let Operator { name, defaults, schedules, webhooks, conversions, .. } = operator;
     let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
     tokio::select! {
         biased;
@@ -443,7 +443,7 @@ async fn run(
     let (revisions, watched) = observer.view();
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: name.as_str().into(),
-        revision: ReviewRevision { scripts: review_calls, webhooks },
+        revision: ReviewRevision { scripts: review_calls, webhooks, conversions },
         kinds: observer.webhook_kinds(),
         watched: Arc::new(WatchedKinds(watched.clone())),
         clock: clock.clone(),
@@ -748,7 +748,8 @@ impl RunningOperator {
         let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
-        self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks: operator.webhooks.clone() });
+        let (webhooks, conversions) = (operator.webhooks.clone(), operator.conversions.clone());
+        self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks, conversions });
         self.reviser.replace(revision, earlier, filled).await;
         self.schedule_context.scripts = scripts;
         self.schedule_context.settings = self.activities.settings();
@@ -761,7 +762,8 @@ impl RunningOperator {
 
     fn configure(&mut self, operator: &Operator, settings: &Settings) {
         self.loaded.warn_of_fixed_settings(&operator.name, settings);
-        if self.needs_server && !operator.webhooks.is_empty() && self.settings.admission.server.is_none() {
+        let is_reviewing = !operator.webhooks.is_empty() || !operator.conversions.is_empty();
+        if self.needs_server && is_reviewing && self.settings.admission.server.is_none() {
             warn!(target: "kopfd::reload", "The webhooks of operator '{}' have no server. Restart it to start one.", operator.name);
         }
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);

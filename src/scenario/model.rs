@@ -16,6 +16,7 @@ use crate::manifest::tree::{Node, SourceSpan};
 use crate::object::namespace;
 use crate::script::Expression;
 
+use super::conversion::step::ConversionStep;
 use super::count::Count;
 use super::metrics::MetricExpectation;
 use super::pattern::Pattern;
@@ -129,6 +130,8 @@ pub enum StepAction {
     Delete(Target, Option<String>),
     /// Sends a request, and checks its answer.
     Request(Box<CheckedRequest>),
+    /// Converts objects, and checks the results.
+    Convert(Box<ConversionStep>),
     /// Writes or removes the record of another operator.
     Peer(PeerChange),
     /// Injects a fault from now on.
