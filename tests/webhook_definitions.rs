@@ -186,6 +186,7 @@ fn edits_by_others_are_undone_and_a_definition_that_is_created_again_is_written(
         pause(600).await;
         assert_eq!(messages.lock().len(), 1, "the rest belongs to others");
         operator.send(Method::DELETE, json!({})).await;
+        operator.api.settle();
         operator.kinds.send_replace(Some(Arc::default()));
         pause(600).await;
         assert_eq!((operator.conversion(), messages.lock().len()), (None, 1), "it is not created");

@@ -8,4 +8,4 @@ pub mod definition;
 pub mod review;
 
 pub use chain::{Chain, ChainError};
-pub use review::{BadConversion, ConversionRequest, is_conversion};
+pub use review::{BadConversion, ConversionRequest, is_conversion, is_converted};

@@ -18,7 +18,7 @@ use crate::reactor::activity::shown;
 use super::invariants::{Invariants, Process, TaskEvent};
 use super::model::Call;
 use super::pending::PendingCalls;
-use super::timeline::{DEBUG, Event, Subject, Timeline};
+use super::timeline::{Event, Subject, Timeline};
 
 /// The running timers and daemons of one run: objects with ids of handlers.
 pub(super) type RunningTasks = BTreeSet<(Subject, String)>;
@@ -160,11 +160,6 @@ impl EventSink for TimelineRecorder {
                 }
             }
             // Conversions are no expected calls: how often an API server needs them is its own affair.
-            EngineEvent::Converted { handler, wanted, objects, failure: None } => {
-                let noun = if objects == 1 { "object" } else { "objects" };
-                let message = format!("{} converts {objects} {noun} to {wanted}.", handler.title());
-                self.timeline.add(Event::Log { level: DEBUG, printed: message.clone(), message });
-            }
             EngineEvent::Converted { handler, failure: Some(failure), .. } => {
                 self.timeline.add(Event::Operator(format!("'{}' does not convert: {failure}", handler.id)));
             }

@@ -245,7 +245,7 @@ fn title(action: &StepAction) -> String {
             };
             format!("request to {of}{dry_run}")
         }
-        StepAction::Convert(step) => step.title(),
+        StepAction::Convert(step) => conversion::step::title(step),
         StepAction::Peer(change) => peers::title(change),
         StepAction::Fault(fault) => format!("fault {}", fault.title),
         StepAction::ClearFaults => "remove all faults".to_owned(),

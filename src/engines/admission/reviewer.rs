@@ -23,7 +23,7 @@ use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::settling::settled;
 use crate::handling::admission::request::CREATE;
 use crate::handling::admission::{self, BadReview, Judged, ReviewedRequest, Webhook, merge};
-use crate::handling::conversion::is_conversion;
+use crate::handling::conversion::{is_conversion, is_converted};
 use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop, errors};
@@ -115,7 +115,8 @@ impl Reviewed {
     fn outcome(&self) -> ReviewOutcome {
         match &self.body {
             ReviewedBody::Text(_) => ReviewOutcome::Failed,
-            ReviewedBody::Review(review) if is_conversion(review) => converter::outcome(review),
+            ReviewedBody::Review(review) if is_conversion(review) && is_converted(review) => ReviewOutcome::Converted,
+            ReviewedBody::Review(review) if is_conversion(review) => ReviewOutcome::Failed,
             ReviewedBody::Review(_) if self.is_allowed() => ReviewOutcome::Allowed,
             ReviewedBody::Review(_) => ReviewOutcome::Denied,
         }

@@ -33,6 +33,11 @@ pub fn is_conversion(review: &Value) -> bool {
     review["kind"] == KIND
 }
 
+/// Tells whether an answer has the converted objects.
+pub fn is_converted(answer: &Value) -> bool {
+    answer.pointer("/response/result/status").is_some_and(|status| status == "Success")
+}
+
 impl ConversionRequest {
     /// Reads a review.
     ///
@@ -83,6 +88,7 @@ mod tests {
         let response = json!({"uid": "u", "convertedObjects": [{"b": 1}], "result": {"status": "Success"}});
         assert_eq!(answer, json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": KIND, "response": response}));
         let failed = request.answer(Err("why".to_owned()));
+        assert!(is_converted(&answer) && !is_converted(&failed));
         assert_eq!(failed["response"]["result"], json!({"status": "Failure", "message": "why"}));
     }
 

@@ -12,11 +12,11 @@ use crate::reactor::changes::line;
 
 use super::super::environment::Environment;
 use super::super::expressions::Answers;
+use super::super::model::{ConversionStep, ExpectedConversion, RoundTrip};
 use super::super::pattern::{Mismatch, Pattern};
 use super::super::problem::Problem;
 use super::super::verify::{Difference, Observations as _, describe, shown};
 use super::generate::{Generator, Impossible};
-use super::step::{ConversionStep, ExpectedConversion, RoundTrip};
 
 /// Stands between the object and the reason in the messages of operators.
 const CANNOT: &str = " cannot be converted to ";

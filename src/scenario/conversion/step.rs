@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use crate::manifest::reader::Item;
-use crate::manifest::tree::SourceSpan;
+use crate::manifest::tree::Kind;
 
 use super::super::expectations::pattern_of_text;
+use super::super::model::{ConversionStep, ExpectedConversion, RoundTrip};
 use super::super::pattern::Pattern;
 use super::super::read_context::ReadContext;
 
@@ -17,44 +18,6 @@ const OBJECTS: usize = 50;
 
 /// The most objects: each is converted twice.
 const MAX_OBJECTS: usize = 10_000;
-
-/// What the step does.
-#[derive(Debug, Clone)]
-pub enum ConversionStep {
-    /// Converts one object.
-    One {
-        /// The object.
-        object: Value,
-        /// The wanted version, with or without the group.
-        to: String,
-        /// What is expected of it.
-        expected: ExpectedConversion,
-    },
-    /// Converts generated objects there and back.
-    RoundTrip(RoundTrip),
-}
-
-/// The expected result of a conversion.
-#[derive(Debug, Clone)]
-pub enum ExpectedConversion {
-    /// An object, which matches the pattern if there is one.
-    Object(Option<Pattern>),
-    /// A failure, whose message matches the pattern if there is one.
-    Failure(SourceSpan, Option<Pattern>),
-}
-
-/// Conversions of generated objects.
-#[derive(Debug, Clone)]
-pub struct RoundTrip {
-    /// The resource, as kubectl accepts it.
-    pub resource: String,
-    /// The versions; all that are served if there are none.
-    pub versions: Vec<String>,
-    /// The number of objects for each pair of versions.
-    pub objects: usize,
-    /// Fields that may differ afterwards.
-    pub ignore: Vec<String>,
-}
 
 /// Reads the step.
 pub(in crate::scenario) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ConversionStep> {
@@ -96,7 +59,7 @@ pub(in crate::scenario) fn read(context: &ReadContext<'_>, item: &Item<'_>) -> O
 /// Reads an expected failure: `true`, or a pattern of its message.
 fn failure(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedConversion> {
     let spot = item.node.spot;
-    if matches!(item.node.kind, crate::manifest::tree::Kind::Bool(_)) {
+    if matches!(item.node.kind, Kind::Bool(_)) {
         let is_failed = context.reader.boolean(item)?;
         return is_failed.then_some(ExpectedConversion::Failure(spot, None));
     }
@@ -126,15 +89,13 @@ fn round_trip(context: &ReadContext<'_>, item: &Item<'_>) -> Option<RoundTrip> {
     Some(RoundTrip { resource: resource.and_then(|item| reader.owned(&item))?, versions, objects, ignore: texts("ignore") })
 }
 
-impl ConversionStep {
-    /// Returns the summary of the step.
-    pub fn title(&self) -> String {
-        match self {
-            Self::One { object, to, .. } => {
-                let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
-                format!("convert {} {} from {} to {to}", text("/kind"), text("/metadata/name"), text("/apiVersion"))
-            }
-            Self::RoundTrip(trip) => format!("convert generated {} there and back", trip.resource),
+/// Returns the summary of the step.
+pub(in crate::scenario) fn title(step: &ConversionStep) -> String {
+    match step {
+        ConversionStep::One { object, to, .. } => {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+            format!("convert {} {} from {} to {to}", text("/kind"), text("/metadata/name"), text("/apiVersion"))
         }
+        ConversionStep::RoundTrip(trip) => format!("convert generated {} there and back", trip.resource),
     }
 }

@@ -14,17 +14,10 @@ use crate::handling::conversion::{Chain, ConversionRequest};
 use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::object::{Body, ObjectKey, Patch, Resource};
 use crate::script::{Call, Subject};
-use crate::telemetry::metrics::ReviewOutcome;
 use crate::telemetry::object_span;
 
 /// The calls of one review at the same time: a review may have all objects of a kind, and must not take all fibers.
 const CALLS: usize = 16;
-
-/// Returns the outcome of an answered review.
-pub(super) fn outcome(review: &Value) -> ReviewOutcome {
-    let is_converted = review.pointer("/response/result/status").is_some_and(|status| status == "Success");
-    if is_converted { ReviewOutcome::Converted } else { ReviewOutcome::Failed }
-}
 
 impl Reviewer {
     /// Answers a conversion review. An object that cannot be converted fails the review, with its name and the reason.
