@@ -84,8 +84,8 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
     async fn round_trip(&self, from: &ServedKind, to: &ServedKind, object: &Value, ignored: &[String]) -> Option<String> {
         let (here, there) = (from.kind.api_version(), to.kind.api_version());
         let with_object = |text: String, more: &[(&str, &Value)]| {
-            let shown = more.iter().map(|(noun, value)| format!("\n  {noun}: {value}")).collect::<String>();
-            Some(format!("{text}\n  the object: {object}{shown}"))
+            let shown: Vec<String> = more.iter().map(|(noun, value)| format!("\n  {noun}: {value}")).collect();
+            Some(format!("{text}\n  the object: {object}{}", shown.concat()))
         };
         let converted = match self.convert(object.clone(), &there).await {
             Ok(converted) => converted,

@@ -134,7 +134,7 @@ impl<'a> Task<'a> {
     }
 
     /// Returns a patch by the declared state; `None` before the kinds of the webhooks are known.
-    fn declared<T>(&self, patch: impl Fn(&Managed<'_>, &Declared<'_>) -> T) -> Option<T> {
+    fn declared<T>(&self, patch: impl Fn(&Managed<'a>, &Declared<'_>) -> T) -> Option<T> {
         let kinds = self.kinds.borrow().clone()?;
         let resources: Vec<&Resource> = kinds.iter().map(AsRef::as_ref).collect();
         let (revision, address) = (Arc::clone(&self.revisions.borrow()), self.address.borrow());
@@ -142,7 +142,7 @@ impl<'a> Task<'a> {
     }
 
     fn wanted(&self) -> Option<Value> {
-        self.declared(|managed, declared| managed.patch(declared))
+        self.declared(Managed::patch)
     }
 
     /// Demands a patch if the webhooks have changed. A pause after a failure is not cut short by that.
@@ -248,8 +248,7 @@ impl<'a> Task<'a> {
 
     /// Leaves only the persistent webhooks, if there were others.
     async fn narrow(self) -> Result<(), ConfigurationError> {
-        let Some(patch) = self.declared(|managed, declared| managed.last_patch(declared)).flatten().filter(|_| self.written.is_some())
-        else {
+        let Some(patch) = self.declared(Managed::last_patch).flatten().filter(|_| self.written.is_some()) else {
             return Ok(());
         };
         let patched = timeout(NARROWING_TIMEOUT, self.objects.patch(self.place(), None, &patch)).await;
