@@ -65,6 +65,7 @@ fn revision(conversions: &[&str]) -> Arc<ReviewRevision> {
     Arc::new(ReviewRevision { scripts: Arc::new(NoScripts), webhooks: Vec::new(), conversions })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the kinds of an operator that has discovered them")]
 fn known() -> WebhookKinds {
     let (group, version) = ("ex.dev".into(), "v1".into());
     let kind = Resource { group, version, plural: "things".into(), kind: "Thing".into(), preferred: true, ..Resource::default() };
