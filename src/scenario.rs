@@ -5,6 +5,7 @@
 mod answer;
 mod chaos;
 mod compare;
+mod conversion;
 mod count;
 mod credentials;
 mod document;
@@ -27,6 +28,7 @@ mod read_context;
 mod recorder;
 mod request;
 mod revised_files;
+mod rng;
 mod run;
 mod steps;
 mod target;

@@ -37,14 +37,14 @@ fn a_valid_manifest_has_no_diagnostics() {
 fn a_part_that_is_checked_and_not_run_is_a_warning() {
     let output = kopfd(&["check", "--config", "manifests/everything"]);
     let printed = text(&output.stdout);
-    let wanted = "warning: conversion webhooks are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
+    let wanted = "warning: reconciliations are checked, but this version does not run them: `run`, `dev` and `test` refuse them\n";
     assert!(printed.contains(wanted), "{printed}");
-    assert!(printed.ends_with(" warnings, 2 hints in everything\n") && !printed.contains("error"), "{printed}");
+    assert!(printed.ends_with("1 warning, 2 hints in everything\n") && !printed.contains("error"), "{printed}");
     assert_eq!(output.status.code(), Some(0));
     let output = kopfd(&["check", "--config", "manifests/everything", "-o", "json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let is_webhooks = |one: &serde_json::Value| one["severity"] == "warning" && one["path"] == "spec.resources[0].webhooks[2]";
-    assert!(found["diagnostics"].as_array().unwrap().iter().any(is_webhooks), "{found:#}");
+    let is_reconciliation = |one: &serde_json::Value| one["severity"] == "warning" && one["path"] == "spec.resources[0].reconcile";
+    assert!(found["diagnostics"].as_array().unwrap().iter().any(is_reconciliation), "{found:#}");
     assert_eq!((&found["errors"], output.status.code()), (&0.into(), Some(0)));
 }
 

@@ -13,5 +13,6 @@ mod rights;
 mod script;
 mod webhook_certificates;
 mod webhook_configurations;
+mod webhook_definitions;
 #[allow(dead_code, reason = "the golden cases use other parts of this module")]
 mod world;

@@ -17,7 +17,7 @@ use kopfd::cluster::Networking;
 use kopfd::engines::Scripts;
 use kopfd::engines::admission::ClientConfig;
 use kopfd::engines::admission::client_config::Target;
-use kopfd::engines::admission::configurations::{ConfigurationError, Configurations};
+use kopfd::engines::admission::configurations::{ConfigurationError, Configurations, Upkeep};
 use kopfd::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
 use kopfd::handling::admission::Webhook;
 use kopfd::handling::admission::configuration::Naming;
@@ -52,7 +52,7 @@ fn webhook(id: &str) -> Webhook {
 }
 
 fn revision(webhooks: Vec<Webhook>) -> Arc<ReviewRevision> {
-    Arc::new(ReviewRevision { scripts: Arc::new(NoScripts), webhooks })
+    Arc::new(ReviewRevision { scripts: Arc::new(NoScripts), webhooks, conversions: Vec::new() })
 }
 
 /// The webhooks are never called.
@@ -98,15 +98,17 @@ impl Operator {
         let (kinds, address) = (watch::Sender::new(None), watch::Sender::new(at("https://a")));
         let unwritten = Arc::new(());
         let configurations = Configurations {
-            client: client(api, networking, clock).await,
-            operator: "demo".into(),
+            upkeep: Upkeep {
+                client: client(api, networking, clock).await,
+                operator: "demo".into(),
+                revisions: revisions.subscribe(),
+                kinds: kinds.subscribe(),
+                address: address.subscribe(),
+                error_delays: [1, 10].map(Duration::from_secs).into(),
+            },
             managed: MANAGED.into(),
             naming,
             derives_conditions: true,
-            revisions: revisions.subscribe(),
-            kinds: kinds.subscribe(),
-            address: address.subscribe(),
-            error_delays: [1, 10].map(Duration::from_secs).into(),
             unwritten: Arc::clone(&unwritten) as Arc<dyn Any + Send + Sync>,
         };
         let (stop, mut tasks) = (Stop::new(), Tasks::default());

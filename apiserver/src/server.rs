@@ -18,10 +18,12 @@ use crate::api::{Api, Settings};
 use crate::controllers::{self, run_loop};
 use crate::faults::requests::RecordedRequest;
 use crate::faults::{Faults, Firing, Rule};
+use crate::http::api_error::ApiError;
 use crate::kinds::registry::Registry;
 use crate::storage::journal::Journal;
 use crate::storage::resource::{Key, Resource};
 use crate::storage::store::{Change, Compacted, Stored};
+use crate::verbs::conversion;
 use kopfd_base::kit::{Clock, Stop};
 
 /// An API server. Cheap to clone.
@@ -58,6 +60,21 @@ impl ApiServer {
     /// Returns the served kinds.
     pub fn registry(&self) -> Arc<Registry> {
         self.api.registry()
+    }
+
+    /// Returns an object in another version of its kind, as it is read after it was written. Nothing is stored.
+    ///
+    /// # Errors
+    /// If its kind does not have one of the versions, or a conversion webhook fails.
+    pub async fn convert(&self, object: Value, api_version: &str) -> Result<Value, ApiError> {
+        let registry = self.registry();
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let served = |version: &str| {
+            let found = registry.by_kind(version, kind).filter(|served| served.kind.is_custom());
+            found.ok_or_else(|| ApiError::new(404, "NotFound", format!("no definition has the kind {kind} in {version}")))
+        };
+        let (from, to) = (served(object["apiVersion"].as_str().unwrap_or_default())?, served(api_version)?);
+        conversion::between_versions(&self.api, from, to, object).await
     }
 
     /// Reads a stored object.

@@ -246,6 +246,17 @@ pub enum EngineEvent<'a> {
         /// The result.
         judged: &'a Judged,
     },
+    /// A conversion review was answered.
+    Converted {
+        /// The function.
+        handler: &'a Handler,
+        /// The wanted `apiVersion`.
+        wanted: &'a str,
+        /// The number of objects in the review.
+        objects: usize,
+        /// Why one of them cannot be converted.
+        failure: Option<&'a str>,
+    },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
     CycleDecided {
         /// The times until the next attempts.

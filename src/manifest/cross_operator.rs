@@ -1,5 +1,7 @@
 //! Checks across several operators of one process: state, peering and webhooks that they must not share.
 
+use std::collections::BTreeSet;
+
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::persistence::Clash;
@@ -48,9 +50,9 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
         found.push(diagnostic(message, "make `settings.peering.priority` and `lifetime` equal, or the names different"));
     }
     if first.settings.admission.server.is_some() && first.settings.admission.server == second.settings.admission.server {
-        let ids: Vec<&str> = first.webhooks.iter().map(|webhook| webhook.handler.id.as_str()).collect();
-        for webhook in second.webhooks.iter().filter(|webhook| ids.contains(&webhook.handler.id.as_str())) {
-            let message = format!("the operators {names} share a server and both have a webhook `{}`", webhook.handler.id);
+        let ids = webhook_ids(first);
+        for id in webhook_ids(second).intersection(&ids) {
+            let message = format!("the operators {names} share a server and both have a webhook `{id}`");
             found.push(diagnostic(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
         }
     }
@@ -60,6 +62,12 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
         found.push(diagnostic(message, "give one of them another name in `settings.admission.managed`"));
     }
     found
+}
+
+/// Returns the ids in the addresses of webhooks.
+fn webhook_ids(operator: &Operator) -> BTreeSet<&str> {
+    let reviewed = operator.webhooks.iter().map(|webhook| &webhook.handler);
+    reviewed.chain(&operator.conversions).map(|handler| handler.id.as_str()).collect()
 }
 
 /// Returns the keys of the settings that must differ.

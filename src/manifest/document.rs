@@ -220,7 +220,7 @@ impl OperatorBuilder<'_> {
         // Indexes are arguments of scripts: without them, correct scripts would get errors.
         self.is_unready |= fields.mentions("indexes") && fields.get("indexes").is_none_or(|item| item.items().is_none());
         let (mut ids, mut index_ids) = (Ids::default(), Ids::default());
-        let mut conversions = 0;
+        let mut is_converted = false;
         for item in reader.list_of(fields, "handlers") {
             self.handler(&item, block, &mut ids);
         }
@@ -237,19 +237,15 @@ impl OperatorBuilder<'_> {
             self.webhooks_at.get_or_insert((item.key, item.path));
         }
         for item in reader.list_of(fields, "webhooks") {
-            let is_conversion = self.webhook(&item, block);
-            if is_conversion {
-                self.unsupported(Severity::Error, &item, "conversion webhooks");
-            }
-            conversions += usize::from(is_conversion);
-            if conversions > 1 {
+            if is_converted && item.node.get("on").and_then(|on| on.text()) == Some("convert") {
                 reader.error_with(
                     &item,
                     "a block has one conversion webhook",
                     "it is called for all versions: tell them apart by `version`",
                 );
-                conversions = 1;
+                continue;
             }
+            is_converted |= self.webhook(&item, block);
         }
         if let Some(item) = fields.get("reconcile") {
             self.reconcile(&item, block, &mut ids);

@@ -194,7 +194,7 @@ impl Collector<'_> {
             for kind in self.all_kinds(&conversions) {
                 let definition = BTreeSet::from([format!("{}.{}", kind.plural, kind.group)]);
                 let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-                self.need(Purpose::Webhooks, Reach::Everywhere, definitions, &["get", "patch"], Some(&definition));
+                self.need(Purpose::Webhooks, Reach::Everywhere, definitions, &["get", "list", "watch", "patch"], Some(&definition));
             }
         }
     }
@@ -363,6 +363,12 @@ impl Operator {
     fn all_handlers_of(&self, binding: usize) -> impl Iterator<Item = &Handler> {
         let reviewed = self.webhooks.iter().map(|webhook| &webhook.handler);
         let reconciled = self.reconciles.iter().map(|reconcile| &reconcile.handler);
-        self.object_handlers().chain(&self.indexes).chain(reviewed).chain(reconciled).filter(move |handler| handler.target == binding)
+        let converting = self.conversions.iter();
+        self.object_handlers()
+            .chain(&self.indexes)
+            .chain(reviewed)
+            .chain(reconciled)
+            .chain(converting)
+            .filter(move |handler| handler.target == binding)
     }
 }

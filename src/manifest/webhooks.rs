@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::handling::admission::configuration;
 use crate::handling::{On, Policy};
+use crate::object::Selector;
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Concern, Request, misplaced};
@@ -65,8 +66,33 @@ impl OperatorBuilder<'_> {
         let request = Request { kind: BindingKind::Convert, script: &script, suffix: None, deadline: Some(MAX_ANSWER) };
         let Some(bound) = self.bind(fields, &request) else { return };
         self.register_webhook("convert", fields, &bound.id, bound.spot.line);
+        self.check_definition(fields, block);
         let concern = Concern { selectors: block.selectors.clone(), ..Concern::default() };
         self.operator.conversions.push(bound.handler(On::Conversion, concern, Policy::default()));
+    }
+
+    /// A definition names one webhook for its conversions.
+    fn check_definition(&self, fields: &Fields<'_>, block: &Block<'_>) {
+        let place = fields.get("on").unwrap_or_else(|| fields.item.clone());
+        let refuse = |message: String, hint: &str| self.reader.error_with(&place, message, hint);
+        match block.selectors.as_slice() {
+            // The mistake is reported at the block.
+            [] => {}
+            [selector] if !selector.is_specific() || selector.group.as_deref() == Some("") => {
+                let hint = "name the kind of one custom resource definition, such as `resource: databases.example.com`";
+                refuse(format!("a conversion is for one definition, not for `{selector}`"), hint);
+            }
+            [selector] => {
+                let is_same = |other: &Selector| other.group == selector.group && other.name.text() == selector.name.text();
+                if self.operator.conversions.iter().flat_map(|handler| &handler.selectors).any(is_same) {
+                    refuse(format!("`{selector}` has another conversion"), "a definition has one: leave one of them out");
+                }
+            }
+            several => {
+                let hint = "make a block of its own for each kind";
+                refuse(format!("a conversion is for one definition, but the block has {} kinds", several.len()), hint);
+            }
+        }
     }
 
     fn admission(&mut self, fields: &Fields<'_>, block: &Block<'_>, on: Option<&'static str>) {

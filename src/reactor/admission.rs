@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::cluster::Client;
-use crate::engines::admission::configurations::{ConfigurationError, Configurations};
+use crate::engines::admission::configurations::{ConfigurationError, Configurations, Definitions, Upkeep};
 use crate::engines::admission::memos::WatchedObjects;
 use crate::engines::admission::servers::ServersError;
 use crate::engines::admission::{ClientConfig, Reviewer, Reviewers, Servers, local};
@@ -107,11 +107,16 @@ impl Admission {
                 let serving = servers.open(server, Arc::clone(reviewer), reviewed.client, reviewed.clock).await?;
                 let managed = reviewed.settings.admission.managed.clone().map(|name| (name, Naming::Kopf));
                 // The configurations are narrowed while the server still answers.
-                let ended = reviewed.configure(managed, serving.client_config(), stop).await;
+                let definitions = managed.as_ref().map(|_| reviewed.define(serving.client_config(), stop));
+                let configured = reviewed.configure(managed, serving.client_config(), stop);
+                let ended = match definitions {
+                    Some(definitions) => tokio::try_join!(definitions, configured).map(drop),
+                    None => configured.await,
+                };
                 serving.close().await;
                 ended
             }
-            (Reach::Network(_), None) if reviewer.has_webhooks() => Err(AdmissionError::NoServer),
+            (Reach::Network(_), None) if reviewer.has_webhooks() || reviewer.has_conversions() => Err(AdmissionError::NoServer),
             (Reach::Network(_), None) => {
                 drop(reviewed.unready);
                 stop.requested().await;
@@ -121,13 +126,34 @@ impl Admission {
                 let address = watch::Sender::new(local::address(reviewer.operator()));
                 let managed = reviewed.settings.admission.managed.clone().map(|name| (name, Naming::Kopf));
                 let managed = managed.unwrap_or_else(|| (format!("{}.{LOCAL}", reviewer.operator()), Naming::Valid));
-                reviewed.configure_once_needed(managed, address.subscribe(), stop).await
+                let definitions = reviewed.define(address.subscribe(), stop);
+                let configured = reviewed.configure_once_needed(managed, address.subscribe(), stop);
+                tokio::try_join!(definitions, configured).map(drop)
             }
         }
     }
 }
 
 impl Reviewed<'_> {
+    fn upkeep(&self, address: watch::Receiver<ClientConfig>) -> Upkeep {
+        Upkeep {
+            client: self.client.clone(),
+            operator: self.reviewer.operator().to_string(),
+            revisions: self.reviewer.revisions(),
+            kinds: self.reviewer.kinds(),
+            address,
+            error_delays: self.settings.queueing.error_delays.clone().into(),
+        }
+    }
+
+    /// Manages the definitions of converted kinds until the stop.
+    fn define(&self, address: watch::Receiver<ClientConfig>, stop: &Stop) -> impl Future<Output = Result<(), AdmissionError>> + use<> {
+        let definitions = Definitions { upkeep: self.upkeep(address), unwritten: Arc::clone(&self.unready) };
+        let stop = stop.clone();
+        // An operator without managed definitions has no place for their state.
+        Box::pin(async move { Ok(definitions.run(stop).await?) })
+    }
+
     /// Manages the webhook configurations until the stop, if they have a name.
     async fn configure(
         self,
@@ -141,15 +167,10 @@ impl Reviewed<'_> {
             return Ok(());
         };
         let configurations = Configurations {
-            client: self.client.clone(),
-            operator: self.reviewer.operator().to_string(),
+            upkeep: self.upkeep(address),
             managed,
             naming,
             derives_conditions: self.settings.admission.derived_conditions,
-            revisions: self.reviewer.revisions(),
-            kinds: self.reviewer.kinds(),
-            address,
-            error_delays: self.settings.queueing.error_delays.clone().into(),
             unwritten: self.unready,
         };
         // An operator without managed configurations has no place for their state.

@@ -170,6 +170,9 @@ impl EventSink for ChangeLog {
             EngineEvent::Reviewed { body, request, judged, .. } => {
                 info!(target: "kopfd::objects", "{}", reviews::line(body, request, judged));
             }
+            EngineEvent::Converted { handler, wanted, objects, failure } => {
+                info!(target: "kopfd::objects", "{}", reviews::conversion(handler, wanted, *objects, *failure));
+            }
             EngineEvent::TaskStarted { handler, .. } | EngineEvent::ScheduleStarted { handler, .. } => report_task(handler, "starts"),
             EngineEvent::TaskEnded { body, handler, is_requested } => {
                 let what = if *is_requested { "has stopped" } else { "has ended on its own" };

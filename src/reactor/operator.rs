@@ -199,7 +199,7 @@ async fn run(
     let functions = Mutex::new(Functions::of(&operator));
     let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
-    let Operator { name, defaults, schedules, webhooks, .. } = operator;
+    let Operator { name, defaults, schedules, webhooks, conversions, .. } = operator;
     let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
     tokio::select! {
         biased;
@@ -288,7 +288,7 @@ async fn run(
     let (revisions, watched) = observer.view();
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: name.as_str().into(),
-        revision: ReviewRevision { scripts: review_calls, webhooks },
+        revision: ReviewRevision { scripts: review_calls, webhooks, conversions },
         kinds: observer.webhook_kinds(),
         watched: Arc::new(WatchedKinds(watched.clone())),
         clock: clock.clone(),

@@ -287,9 +287,10 @@ impl StartupSettings {
     }
 }
 
-/// Returns the kinds of an operator's webhooks.
+/// Returns the kinds of an operator's webhooks and conversions.
 pub(super) fn webhook_kinds(operator: &Operator) -> Vec<Selector> {
-    operator.webhooks.iter().flat_map(|webhook| webhook.handler.selectors.iter().cloned()).collect()
+    let reviewed = operator.webhooks.iter().map(|webhook| &webhook.handler);
+    reviewed.chain(&operator.conversions).flat_map(|handler| handler.selectors.iter().cloned()).collect()
 }
 
 /// The digests of the handlers of each index.

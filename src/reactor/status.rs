@@ -88,6 +88,9 @@ impl Functions {
         for webhook in &operator.webhooks {
             functions.add(&webhook.handler.id, webhook.word());
         }
+        for handler in &operator.conversions {
+            functions.add(&handler.id, handler.on.word());
+        }
         for activity in &operator.activities {
             functions.add(&activity.handler.id, moment(activity.moment));
         }

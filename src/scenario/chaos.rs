@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::rng::Rng;
 use super::timeline::{Event, Timeline};
 
 /// Disturbances of a run: fewer than the attempts of a request.
@@ -301,24 +302,5 @@ impl State {
 
     fn status(&mut self) -> u16 {
         [429, 500, 503, 504][self.rng.below(4) as usize]
-    }
-}
-
-/// SplitMix64: the same numbers on every machine and with every version, so that a seed reproduces a failure.
-#[derive(Debug)]
-struct Rng(u64);
-
-impl Rng {
-    /// Returns a duration in whole milliseconds.
-    fn duration_below(&mut self, bound: Duration) -> Duration {
-        Duration::from_millis(self.below(bound.as_millis() as u64))
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 }

@@ -149,6 +149,11 @@ impl Environment {
         }
     }
 
+    /// Returns the seed of the run.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Applies the objects of `given`.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::apiserver::{admin_client, bootstrap};
 use crate::manifest::tree::SourceSpan;
 
 use super::answer;
+use super::conversion;
 use super::environment::{Environment, UnknownResource};
 use super::model::{CheckedRequest, Downtime, Step, StepAction};
 use super::problem::Problem;
@@ -20,6 +21,10 @@ const DISTURBED_TIMEOUT: Duration = Duration::from_hours(24);
 
 /// A part of the API server's message about a webhook that cannot be called.
 const NO_WEBHOOK: &str = "failed calling webhook";
+
+/// Parts of the API server's message about a failed conversion, and of the operator's own message in it.
+const NO_CONVERSION: &str = "conversion webhook for";
+const NOT_CONVERTED: &str = " cannot be converted to ";
 
 /// How long a request is repeated whose webhooks cannot be called, and how often.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_hours(1);
@@ -126,6 +131,15 @@ async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Res
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
         },
         StepAction::Request(checked) => send_request(environment, step, checked, mode, Operators::Started).await,
+        StepAction::Convert(conversion) => {
+            let patience = Patience::new(environment, Operators::Started);
+            let is_repeated = async |refusal: &str| patience.waits_after(refusal).await;
+            // Conversions depend on nothing that is disturbed, so that they are checked in disturbed runs, too.
+            match conversion::check::perform(environment, step.spot, conversion, &is_repeated).await.map_err(fail)? {
+                differences if differences.is_empty() => Ok(()),
+                differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
+            }
+        }
         _ => execute_simple_step(environment, step, Operators::Started).await.map_err(fail),
     }
 }
@@ -151,7 +165,8 @@ impl Patience {
 
     /// Waits before a repetition; returns whether there is one.
     async fn waits_after(&self, refusal: &str) -> bool {
-        let is_repeated = refusal.contains(NO_WEBHOOK) && self.until.is_some_and(|until| Instant::now() < until);
+        let is_uncalled = refusal.contains(NO_WEBHOOK) || (refusal.contains(NO_CONVERSION) && !refusal.contains(NOT_CONVERTED));
+        let is_repeated = is_uncalled && self.until.is_some_and(|until| Instant::now() < until);
         if is_repeated {
             tokio::time::sleep(WEBHOOK_PAUSE).await;
         }

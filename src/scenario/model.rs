@@ -129,6 +129,8 @@ pub enum StepAction {
     Delete(Target, Option<String>),
     /// Sends a request, and checks its answer.
     Request(Box<CheckedRequest>),
+    /// Converts objects, and checks the results.
+    Convert(Box<ConversionStep>),
     /// Writes or removes the record of another operator.
     Peer(PeerChange),
     /// Injects a fault from now on.
@@ -274,6 +276,44 @@ pub struct ExpectedDenial {
     pub code: Option<i64>,
     /// Pattern of the message; `None` for any.
     pub message: Option<Pattern>,
+}
+
+/// A conversion of objects.
+#[derive(Debug, Clone)]
+pub enum ConversionStep {
+    /// Converts one object.
+    One {
+        /// The object.
+        object: Value,
+        /// The wanted version, with or without the group.
+        to: String,
+        /// What is expected of it.
+        expected: ExpectedConversion,
+    },
+    /// Converts generated objects there and back.
+    RoundTrip(RoundTrip),
+}
+
+/// The expected result of a conversion.
+#[derive(Debug, Clone)]
+pub enum ExpectedConversion {
+    /// An object, which matches the pattern if there is one.
+    Object(Option<Pattern>),
+    /// A failure, whose message matches the pattern if there is one.
+    Failure(SourceSpan, Option<Pattern>),
+}
+
+/// Conversions of generated objects.
+#[derive(Debug, Clone)]
+pub struct RoundTrip {
+    /// The resource, as kubectl accepts it.
+    pub resource: String,
+    /// The versions; all that are served if there are none.
+    pub versions: Vec<String>,
+    /// The number of objects for each pair of versions.
+    pub objects: usize,
+    /// Fields that may differ afterwards.
+    pub ignore: Vec<String>,
 }
 
 /// An expectation of a step.

@@ -159,6 +159,11 @@ impl EventSink for TimelineRecorder {
                     }),
                 }
             }
+            // Conversions are no expected calls: how often an API server needs them is its own affair.
+            EngineEvent::Converted { handler, failure: Some(failure), .. } => {
+                self.timeline.add(Event::Operator(format!("'{}' does not convert: {failure}", handler.id)));
+            }
+            EngineEvent::WebhookCalled { handler, .. } | EngineEvent::WebhookJudged { handler, .. } if handler.on == On::Conversion => {}
             EngineEvent::WebhookCalled { body, handler } => {
                 self.timeline.add(Event::Called { subject: Subject::of(body), call: call(handler, 0), reason: "a review" });
             }

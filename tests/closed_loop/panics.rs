@@ -189,7 +189,8 @@ impl EventSink for PanickingSink {
             EngineEvent::WebhookCalled { .. }
             | EngineEvent::WebhookJudged { .. }
             | EngineEvent::WebhookEnded { .. }
-            | EngineEvent::Reviewed { .. } => "webhook",
+            | EngineEvent::Reviewed { .. }
+            | EngineEvent::Converted { .. } => "webhook",
         });
         self.0.events().emit(event);
     }

@@ -166,7 +166,7 @@ async fn review(input: &Value, expected: &Value) -> Result<(), String> {
     let kinds = watch::Sender::new(Some(Arc::new(BTreeSet::from([declare::resource(&json!(["status"]))]))));
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: "operator".into(),
-        revision: ReviewRevision { scripts, webhooks: declared(input) },
+        revision: ReviewRevision { scripts, webhooks: declared(input), conversions: Vec::new() },
         kinds: kinds.subscribe(),
         watched: Arc::new(NothingWatched),
         clock: Clock::system(),

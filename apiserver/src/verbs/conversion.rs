@@ -93,6 +93,28 @@ pub(crate) async fn to_storage_version(api: &Api, served: &ServedKind, mut value
     Ok(with_defaults(served, &converted).into_owned())
 }
 
+/// Returns an object of one version of a kind in another one, as it is read after it was written.
+///
+/// # Errors
+/// If a webhook cannot be called, or does not convert.
+pub(crate) async fn between_versions(api: &Api, from: &ServedKind, to: &ServedKind, mut object: Value) -> Result<Value, ApiError> {
+    let conform = |served: &ServedKind, value: &mut Value| {
+        if let Some(schema) = &served.schema {
+            schema.conform(value);
+        }
+    };
+    conform(from, &mut object);
+    if from.kind.version != to.kind.version {
+        let wanted = to.kind.api_version();
+        match webhook(to) {
+            Some(_) => object = convert(api, to, vec![&object], &wanted).await?.pop().unwrap_or_default(),
+            None => object["apiVersion"] = json!(wanted),
+        }
+        conform(to, &mut object);
+    }
+    Ok(object)
+}
+
 /// Fills in the defaults of the stored version's schema before a webhook converts the object.
 fn with_defaults<'a>(served: &ServedKind, value: &'a Value) -> Cow<'a, Value> {
     let is_stored_version = || {

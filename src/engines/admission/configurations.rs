@@ -1,7 +1,9 @@
 //! Keeps the webhook configurations of an operator true: created, updated when anything about the webhooks changes, restored after edits and
-//! deletions by others, and narrowed to the persistent webhooks at the end.
+//! deletions by others, and narrowed to the persistent webhooks at the end. The definitions of converted kinds are kept true in the same way.
 
 mod declared;
+mod definitions;
+mod managed;
 mod observe;
 mod task;
 
@@ -10,7 +12,9 @@ use std::sync::Arc;
 use crate::handling::admission::ConfigurationKind;
 use crate::kit::Stop;
 
-pub use declared::{ConfigurationError, Configurations};
+use managed::Managed;
+
+pub use declared::{ConfigurationError, Configurations, Definitions, Upkeep};
 
 impl Configurations {
     /// Manages both configurations until the stop is requested.
@@ -20,7 +24,7 @@ impl Configurations {
     pub async fn run(mut self, stop: Stop) -> Result<(), ConfigurationError> {
         // Only the tasks keep it.
         let unwritten = std::mem::replace(&mut self.unwritten, Arc::new(()));
-        let begin = |kind| task::Task::new(kind, &self, Arc::clone(&unwritten), stop.clone()).run();
+        let begin = |kind| task::Task::new(Managed::Configuration(&self, kind), &self.upkeep, Arc::clone(&unwritten), stop.clone()).run();
         let [validating, mutating] = ConfigurationKind::ALL.map(begin);
         drop(unwritten);
         tokio::try_join!(validating, mutating).map(drop)

@@ -1,5 +1,7 @@
 //! The reviewer of one operator: answers one review with the operator's webhooks. It knows no sockets.
 
+mod converter;
+
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::settling::settled;
 use crate::handling::admission::request::CREATE;
 use crate::handling::admission::{self, BadReview, Judged, ReviewedRequest, Webhook, merge};
+use crate::handling::conversion::{is_conversion, is_converted};
 use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop, errors};
@@ -40,6 +43,8 @@ pub struct ReviewRevision {
     pub scripts: Arc<dyn Scripts>,
     /// The webhooks, in the order of declaration.
     pub webhooks: Vec<Webhook>,
+    /// The conversions, in the order of declaration.
+    pub conversions: Vec<Handler>,
 }
 
 /// What a reviewer needs of its operator.
@@ -90,7 +95,7 @@ pub struct Reviewed {
 /// The body of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReviewedBody {
-    /// An `AdmissionReview`.
+    /// An `AdmissionReview` or a `ConversionReview`.
     Review(Value),
     /// Why there is no answer.
     Text(String),
@@ -110,6 +115,8 @@ impl Reviewed {
     fn outcome(&self) -> ReviewOutcome {
         match &self.body {
             ReviewedBody::Text(_) => ReviewOutcome::Failed,
+            ReviewedBody::Review(review) if is_conversion(review) && is_converted(review) => ReviewOutcome::Converted,
+            ReviewedBody::Review(review) if is_conversion(review) => ReviewOutcome::Failed,
             ReviewedBody::Review(_) if self.is_allowed() => ReviewOutcome::Allowed,
             ReviewedBody::Review(_) => ReviewOutcome::Denied,
         }
@@ -144,30 +151,49 @@ impl Reviewer {
         self.kinds.clone()
     }
 
-    /// Tells whether the operator has a webhook with an id.
+    /// Tells whether the operator has a webhook or a conversion with an id.
     pub fn has(&self, id: &str) -> bool {
-        self.revision.borrow().has(id)
+        let revision = self.revision.borrow();
+        revision.has(id) || revision.conversion(id).is_some()
     }
 
-    /// Tells whether the operator has any webhooks.
+    /// Tells whether the operator has a conversion with an id.
+    pub fn converts(&self, id: &str) -> bool {
+        self.revision.borrow().conversion(id).is_some()
+    }
+
+    /// Tells whether the operator has any admission webhooks.
     pub fn has_webhooks(&self) -> bool {
         !self.revision.borrow().webhooks.is_empty()
     }
 
-    /// Answers a review. `id` is the webhook in the path of the request; without it, all webhooks are considered.
+    /// Tells whether the operator has any conversions.
+    pub fn has_conversions(&self) -> bool {
+        !self.revision.borrow().conversions.is_empty()
+    }
+
+    /// Answers a review. `id` is the webhook in the path of the request; without it, all admission webhooks are considered.
     ///
     /// A webhook that the operator does not have is an error, and so is a review that cannot be read: then the API server does as the
     /// `failurePolicy` says. A defect of the engine is an error of this review only.
     ///
-    /// *Cancel safety*: if the review is dropped, its running call is ended.
+    /// *Cancel safety*: if the review is dropped, its running calls are ended.
     pub async fn review(&self, id: Option<&str>, review: Value, peer: RequestPeer) -> Reviewed {
         let began = Instant::now();
         let revision = Arc::clone(&self.revision.borrow());
-        let known = id.filter(|id| revision.has(id));
-        if id.is_some() && known.is_none() {
+        let converts = is_conversion(&review);
+        let converter = id.filter(|_| converts).and_then(|id| revision.conversion(id));
+        let known = if converts { converter.map(|handler| handler.id.as_str()) } else { id.filter(|id| revision.has(id)) };
+        if (id.is_some() || converts) && known.is_none() {
             return Reviewed::refused(404, "there is no such webhook\n");
         }
-        let answered = AssertUnwindSafe(self.answer(&revision, id, review, peer)).catch_unwind().await;
+        let answer = async {
+            match converter {
+                Some(handler) => self.convert(&revision, handler, review).await,
+                None => self.answer(&revision, id, review, peer).await,
+            }
+        };
+        let answered = AssertUnwindSafe(answer).catch_unwind().await;
         let reviewed = answered.unwrap_or_else(|panic| {
             let text = panic_text(&*panic);
             tracing::error!(target: "kopfd::admission", operator = &*self.operator, "A review has failed because of a defect of the engine: {text}");
@@ -255,9 +281,14 @@ pub fn memo_key(operator: &str, uid: &str) -> String {
 }
 
 impl ReviewRevision {
-    /// Tells whether there is a webhook with an id.
+    /// Tells whether there is an admission webhook with an id.
     pub fn has(&self, id: &str) -> bool {
         self.webhooks.iter().any(|webhook| webhook.handler.id == id)
+    }
+
+    /// Returns the conversion with an id.
+    pub fn conversion(&self, id: &str) -> Option<&Handler> {
+        self.conversions.iter().find(|handler| handler.id == id)
     }
 }
 

@@ -78,7 +78,11 @@ impl World {
         let kinds = watch::Sender::new(kinds);
         let reviewer = Reviewer::new(ReviewerParts {
             operator: "demo".into(),
-            revision: ReviewRevision { scripts: Arc::clone(&scripts) as Arc<dyn Scripts>, webhooks: vec![Webhook::simple(handler, false)] },
+            revision: ReviewRevision {
+                scripts: Arc::clone(&scripts) as Arc<dyn Scripts>,
+                webhooks: vec![Webhook::simple(handler, false)],
+                conversions: Vec::new(),
+            },
             kinds: kinds.subscribe(),
             watched: Arc::new(NothingWatched),
             clock: Clock::system(),
@@ -152,7 +156,11 @@ async fn lines_about_a_secret_do_not_have_its_values() {
 #[tokio::test]
 async fn a_new_revision_answers_reviews_that_begin_later() {
     let world = World::new(Act::Allow, Filters::default(), kinds());
-    world.reviewer.revise(ReviewRevision { scripts: Arc::clone(&world.scripts) as Arc<dyn Scripts>, webhooks: Vec::new() });
+    world.reviewer.revise(ReviewRevision {
+        scripts: Arc::clone(&world.scripts) as Arc<dyn Scripts>,
+        webhooks: Vec::new(),
+        conversions: Vec::new(),
+    });
     assert_eq!(world.review("fn", "UPDATE", &thing()).await.status, 404);
     assert!(!world.reviewer.has_webhooks());
 }

@@ -20,6 +20,8 @@ use crate::http::{BodyError, BodyLimits, Connection, SharedBodyError, read_body_
 
 /// The maximum size of a review: API servers accept requests of this size.
 const MAX_BYTES: usize = 3 << 20;
+/// The maximum size of a conversion review: it has all objects of a list, unless the client asks for pages.
+const MAX_CONVERSION_BYTES: usize = 32 << 20;
 /// The time limit of a client for the body of a request: no API server waits longer for an answer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The bytes of all reviews in flight. Parsed, they take several times as much; ordinary ones have some thousand bytes.
@@ -72,12 +74,17 @@ impl Service {
             return answer(&Reviewed::refused(404, "there is no such webhook\n"));
         };
         let peer = RequestPeer::of(request.headers(), request.extensions().get::<Connection>());
-        let limits = BodyLimits { bytes: MAX_BYTES, timeout: BODY_TIMEOUT };
+        let (bytes, too_large) = if reviewer.converts(id) {
+            (MAX_CONVERSION_BYTES, "a conversion review has at most 32 MiB\n")
+        } else {
+            (MAX_BYTES, "a review has at most 3 MiB\n")
+        };
+        let limits = BodyLimits { bytes, timeout: BODY_TIMEOUT };
         let (body, _held) = match read_body_within(request.into_body(), limits, &self.bytes).await {
             Ok(read) => read,
             Err(SharedBodyError::Exhausted) => return answer(&Reviewed::refused(503, "too many reviews are in flight\n")),
             Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => {
-                return rest.answer(answer(&Reviewed::refused(413, "a review has at most 3 MiB\n"))).await;
+                return rest.answer(answer(&Reviewed::refused(413, too_large))).await;
             }
             Err(SharedBodyError::Body(BodyError::Timeout)) => {
                 return answer(&Reviewed::refused(408, "the review did not arrive in time\n"));

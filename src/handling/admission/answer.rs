@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::request::Envelope;
-use crate::handling::handler::Handler;
+use crate::handling::handler::{Handler, On};
 use crate::handling::message::Message;
 use crate::handling::outcome::Verdict;
 
@@ -49,7 +49,8 @@ pub fn denial<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Den
     failures.min_by_key(|(rank, _)| *rank).map(|(_, denial)| denial)
 }
 
-fn denial_of(verdict: &Verdict) -> Option<Denial> {
+/// Returns the denial by one verdict; `None` for a success.
+pub fn denial_of(verdict: &Verdict) -> Option<Denial> {
     let (text, code, substitute) = match verdict {
         Verdict::Returned(_) => return None,
         Verdict::Rejected { text, code: 0 } => (text.as_str(), CODE, "the request is rejected"),
@@ -68,15 +69,16 @@ pub fn message(handler: &Handler, verdict: &Verdict) -> Message {
     let title = handler.title();
     let Some(denial) = denial_of(verdict) else { return Message::debug(format!("{title} succeeded.")) };
     let message = match verdict {
-        Verdict::Rejected { .. } => {
+        Verdict::Rejected { .. } if handler.on != On::Conversion => {
             return Message::warning(format!("{title} rejects the request: {} (code {})", denial.message, denial.code));
         }
-        Verdict::Permanent { .. } => Message::error(format!("{title} failed permanently: {}", denial.message)),
+        Verdict::Rejected { .. } | Verdict::Permanent { .. } => Message::error(format!("{title} failed permanently: {}", denial.message)),
         Verdict::Temporary { .. } | Verdict::Unfinished { .. } => Message::error(format!("{title} failed temporarily: {}", denial.message)),
         Verdict::Failed { .. } | Verdict::Returned(_) => Message::error(format!("{title} failed with an exception: {}", denial.message)),
     };
     let trace = if let Verdict::Failed { trace, .. } = verdict { trace.clone() } else { None };
-    Message { trace, ..message.followed_by("The request is denied.") }
+    let effect = if handler.on == On::Conversion { "The object is not converted." } else { "The request is denied." };
+    Message { trace, ..message.followed_by(effect) }
 }
 
 /// Returns the answer. The patch is part of it even if the request is denied: the API server does not apply it then.
@@ -99,7 +101,6 @@ pub fn answer(envelope: &Envelope, judged: &Judged) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::On;
 
     fn rejected(text: &str, code: u16) -> Verdict {
         Verdict::Rejected { text: text.to_owned(), code }
@@ -133,5 +134,7 @@ mod tests {
         let line = message(&handler, &failed("boom"));
         assert_eq!(line.to_string(), "Webhook 'fn' failed with an exception: boom. The request is denied.\nat line 1");
         assert_eq!((line.level.as_str(), line.trace.as_deref()), ("ERROR", Some("at line 1")));
+        let line = message(&Handler::simple("fn", On::Conversion), &rejected("no way", 403));
+        assert_eq!(line.to_string(), "Webhook 'fn' failed permanently: no way. The object is not converted.");
     }
 }

@@ -1,7 +1,8 @@
-//! The line about a reviewed request.
+//! The lines about reviewed requests and converted objects.
 
 use serde_json::Value;
 
+use crate::handling::Handler;
 use crate::handling::admission::Judged;
 use crate::object::{Body, secret};
 use crate::script::subject::ReviewRequest;
@@ -26,11 +27,30 @@ pub(super) fn line(body: &Body, request: &ReviewRequest, judged: &Judged) -> Str
     format!("┌ {operation} of {of}the {kind}{dry_run} {judgement}{changed}{warnings}")
 }
 
+/// Returns what has become of a conversion review.
+pub(super) fn conversion(handler: &Handler, wanted: &str, objects: usize, failure: Option<&str>) -> String {
+    let noun = if objects == 1 { "object" } else { "objects" };
+    let title = handler.title();
+    match failure {
+        None => format!("┌ {title} converts {objects} {noun} to {wanted}"),
+        Some(failure) => format!("┌ {title} does not convert {objects} {noun}: {failure}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handling::On;
     use crate::handling::admission::answer::Denial;
     use serde_json::json;
+
+    #[test]
+    fn a_conversion_is_told_with_its_version_or_its_failure() {
+        let handler = Handler::simple("convert", On::Conversion);
+        assert_eq!(conversion(&handler, "a.io/v2", 1, None), "┌ Webhook 'convert' converts 1 object to a.io/v2");
+        let failed = conversion(&handler, "a.io/v2", 2, Some("\"a\" cannot be converted to a.io/v2: no way"));
+        assert_eq!(failed, "┌ Webhook 'convert' does not convert 2 objects: \"a\" cannot be converted to a.io/v2: no way");
+    }
 
     #[test]
     fn a_review_is_told_with_its_changes_and_warnings_but_no_values_of_secrets() {

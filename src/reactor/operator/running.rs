@@ -256,7 +256,8 @@ impl RunningOperator {
         let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
-        self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks: operator.webhooks.clone() });
+        let (webhooks, conversions) = (operator.webhooks.clone(), operator.conversions.clone());
+        self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks, conversions });
         self.reviser.replace(revision, earlier, filled).await;
         self.schedule_context.scripts = scripts;
         self.schedule_context.settings = self.activities.settings();
@@ -269,7 +270,8 @@ impl RunningOperator {
 
     fn configure(&mut self, operator: &Operator, settings: &Settings) {
         self.loaded.warn_of_fixed_settings(&operator.name, settings);
-        if self.needs_server && !operator.webhooks.is_empty() && self.settings.admission.server.is_none() {
+        let is_reviewing = !operator.webhooks.is_empty() || !operator.conversions.is_empty();
+        if self.needs_server && is_reviewing && self.settings.admission.server.is_none() {
             warn!(target: "kopfd::reload", "The webhooks of operator '{}' have no server. Restart it to start one.", operator.name);
         }
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);

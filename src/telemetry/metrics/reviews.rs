@@ -1,4 +1,4 @@
-//! The metrics of admission reviews.
+//! The metrics of admission and conversion reviews.
 
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ pub enum ReviewOutcome {
     Allowed,
     /// The request is denied.
     Denied,
-    /// The review could not be answered.
+    /// The objects are converted.
+    Converted,
+    /// The review could not be answered, or an object cannot be converted.
     Failed,
 }
 
@@ -21,6 +23,7 @@ impl ReviewOutcome {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
+            Self::Converted => "converted",
             Self::Failed => "failed",
         }
     }

@@ -94,9 +94,9 @@ pub(super) const CYCLES: Description =
     counter("kopfd_cycles_total", &["operator", "outcome"], "Processed events of objects by outcome: succeeded, failed");
 
 pub(super) const REVIEWS: Description =
-    counter("kopfd_reviews_total", &["operator", "webhook", "outcome"], "Admission reviews by outcome: allowed, denied, failed");
+    counter("kopfd_reviews_total", &["operator", "webhook", "outcome"], "Reviews by outcome: allowed, denied, converted, failed");
 pub(super) const REVIEW_SECONDS: Description =
-    histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received admission review to its answer");
+    histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received review to its answer");
 
 pub(super) const LOOPS: Description = counter(
     "kopfd_loops_total",

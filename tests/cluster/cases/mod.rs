@@ -3,6 +3,7 @@
 mod admission;
 mod basics;
 mod beside;
+mod conversion;
 mod crashes;
 mod database;
 mod examples;
@@ -44,6 +45,7 @@ pub(crate) fn all() -> Vec<Case> {
         trouble::CASES,
         takeover::CASES,
         admission::CASES,
+        conversion::CASES,
         peering::CASES,
         replicas::CASES,
         scenarios::CASES,

@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 19] = [
+const EXAMPLES: [&str; 20] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -52,6 +52,7 @@ const EXAMPLES: [&str; 19] = [
     "15-timers",
     "16-indexing",
     "17-admission",
+    "18-conversion",
     "99-all-at-once",
     "database",
     "schedules",
@@ -81,7 +82,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 34] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 38] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -105,6 +106,10 @@ const LEFT_OUT: [(&str, &str, Obstacle); 34] = [
     ("16-indexing", "the indexes follow the pods", Obstacle::Time),
     ("16-indexing", "the probes read the indexes", Obstacle::Unobserved),
     ("17-admission", "requests are reviewed", Obstacle::Answers),
+    ("18-conversion", "an object is converted through all versions", Obstacle::Answers),
+    ("18-conversion", "an object is written and read in several versions", Obstacle::Answers),
+    ("18-conversion", "conversions there and back lose nothing", Obstacle::Answers),
+    ("18-conversion", "requests for other versions fail while the operator is away", Obstacle::Answers),
     ("database", "a database becomes ready", Obstacle::Time),
     ("database", "a database is deleted with its children", Obstacle::Unobserved),
     ("database", "a database that was scaled behind its back is repaired", Obstacle::Time),
@@ -219,7 +224,7 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
 fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
-        StepAction::Request(_) => Some(Obstacle::Answers),
+        StepAction::Request(_) | StepAction::Convert(_) => Some(Obstacle::Answers),
         StepAction::Peer(_) => Some(Obstacle::Peers),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
         StepAction::Expect(expectation) if has_late_calls(expectation) => Some(Obstacle::Time),

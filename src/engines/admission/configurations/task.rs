@@ -1,9 +1,11 @@
-//! The life of one configuration.
+//! The life of one managed object.
 //!
 //! ```text
 //! the kinds are known ──► created ──► patched ──► something changes, or others have changed it ──► patched ──► …
 //!                                         └────────────────── stop ──► narrowed
 //! ```
+//!
+//! Definitions belong to others: they are not created, and stay as they are at the end.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,15 +16,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{error, info, warn};
 
-use super::declared::{ConfigurationError, Configurations};
+use super::declared::{ConfigurationError, Upkeep};
+use super::managed::{Declared, Managed};
 use super::observe::{Observed, ObservedSink};
 use crate::cluster::object_client::{ObjectAddress, ObjectClient};
 use crate::cluster::{self, Watcher};
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::admission::client_config::ClientConfig;
 use crate::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
-use crate::handling::admission::configuration::{self, Situation};
-use crate::handling::admission::{ConfigurationKind, Webhook};
 use crate::kit::{Backoff, Stop};
 use crate::object::Resource;
 
@@ -35,10 +36,10 @@ const CALM: Duration = Duration::from_mins(5);
 /// The time for the last patch: the process must end even without the API server.
 const NARROWING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Keeps one configuration true. It owns its state.
+/// Keeps one object true. It owns its state.
 pub(super) struct Task<'a> {
-    kind: ConfigurationKind,
-    configurations: &'a Configurations,
+    managed: Managed<'a>,
+    upkeep: &'a Upkeep,
     objects: ObjectClient,
     resource: Resource,
     revisions: watch::Receiver<Arc<ReviewRevision>>,
@@ -49,18 +50,18 @@ pub(super) struct Task<'a> {
     unwritten: Option<Arc<dyn Any + Send + Sync>>,
     /// What was written last.
     written: Option<Written>,
-    /// When the configuration is written next; `None` if it is true.
+    /// When the object is written next; `None` if it is true.
     due_at: Option<Instant>,
     failures: Backoff,
     repairs: Backoff,
     repaired_at: Option<Instant>,
 }
 
-/// The state of the configuration after the own patch.
+/// The state of the object after the own patch.
 struct Written {
-    /// The webhooks of the patch.
+    /// The patch.
     wanted: Value,
-    /// The webhooks in the answer, with the defaults of the API server.
+    /// The managed part in the answer, with the defaults of the API server.
     stored: Value,
     /// The version in the answer.
     version: String,
@@ -74,25 +75,20 @@ enum Event {
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn new(
-        kind: ConfigurationKind,
-        configurations: &'a Configurations,
-        unwritten: Arc<dyn Any + Send + Sync>,
-        stop: Stop,
-    ) -> Self {
+    pub(super) fn new(managed: Managed<'a>, upkeep: &'a Upkeep, unwritten: Arc<dyn Any + Send + Sync>, stop: Stop) -> Self {
         Self {
-            kind,
-            objects: ObjectClient::new(configurations.client.clone(), &configurations.operator),
-            resource: Configurations::resource(kind),
-            revisions: configurations.revisions.clone(),
-            kinds: configurations.kinds.clone(),
-            address: configurations.address.clone(),
-            configurations,
+            managed,
+            objects: ObjectClient::new(upkeep.client.clone(), &upkeep.operator),
+            resource: managed.resource(),
+            revisions: upkeep.revisions.clone(),
+            kinds: upkeep.kinds.clone(),
+            address: upkeep.address.clone(),
+            upkeep,
             stop,
             unwritten: Some(unwritten),
             written: None,
             due_at: None,
-            failures: Backoff::new(Arc::clone(&configurations.error_delays)),
+            failures: Backoff::new(Arc::clone(&upkeep.error_delays)),
             repairs: Backoff::new(REPAIR_PAUSES.map(Duration::from_secs)),
             repaired_at: None,
         }
@@ -101,8 +97,8 @@ impl<'a> Task<'a> {
     pub(super) async fn run(mut self) -> Result<(), ConfigurationError> {
         let (sender, mut observed) = watch::channel(Observed::Nothing);
         let mut sink = ObservedSink { observed: sender, title: self.title(), is_refused: false };
-        let watcher = Watcher::new(self.configurations.client.clone(), self.resource.clone(), None);
-        let mut watcher = watcher.map_err(|error| self.refused("watch", error))?.of_name(&self.configurations.managed);
+        let watcher = Watcher::new(self.upkeep.client.clone(), self.resource.clone(), None);
+        let mut watcher = watcher.map_err(|error| self.refused("watch", error))?.of_name(self.managed.name());
         let stop = self.stop.clone();
         let mut watching = std::pin::pin!(watcher.run(&mut sink, &stop));
         self.revise();
@@ -134,41 +130,42 @@ impl<'a> Task<'a> {
     }
 
     fn title(&self) -> String {
-        format!("{} '{}'", self.kind.kind(), self.configurations.managed)
+        format!("{} '{}'", self.managed.kind(), self.managed.name())
     }
 
-    /// Returns the webhooks that the configuration should have; `None` before their kinds are known.
-    fn wanted(&self, is_included: fn(&Webhook) -> bool) -> Option<Value> {
+    /// Returns a patch by the declared state; `None` before the kinds of the webhooks are known.
+    fn declared<T>(&self, patch: impl Fn(&Managed<'a>, &Declared<'_>) -> T) -> Option<T> {
         let kinds = self.kinds.borrow().clone()?;
         let resources: Vec<&Resource> = kinds.iter().map(AsRef::as_ref).collect();
         let (revision, address) = (Arc::clone(&self.revisions.borrow()), self.address.borrow());
-        let situation = Situation {
-            managed: &self.configurations.managed,
-            naming: self.configurations.naming,
-            resources: &resources,
-            client_config: &|id| address.of_webhook(id),
-            derives_conditions: self.configurations.derives_conditions,
-        };
-        Some(configuration::webhooks(self.kind, revision.webhooks.iter().filter(|webhook| is_included(webhook)), situation))
+        Some(patch(&self.managed, &Declared { revision: &revision, resources: &resources, address: &address }))
+    }
+
+    fn wanted(&self) -> Option<Value> {
+        self.declared(Managed::patch)
     }
 
     /// Demands a patch if the webhooks have changed. A pause after a failure is not cut short by that.
     fn revise(&mut self) {
-        let is_written = self.wanted(|_| true).is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
+        let is_written = self.wanted().is_none_or(|wanted| self.written.as_ref().is_some_and(|written| written.wanted == wanted));
         if !is_written {
             self.due_at.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Demands a repair if others have changed or deleted the configuration since the own patch.
+    /// Demands a repair if others have changed or deleted the object since the own patch.
     fn compare(&mut self, observed: &Observed) {
+        if matches!(observed, Observed::Gone(_)) && self.managed.initial().is_none() {
+            // Its kind vanishes with it.
+            return;
+        }
         let Some(written) = &self.written else { return };
         if observed.is_before(&written.version) {
             return;
         }
         let what = match observed {
             Observed::Nothing => return,
-            Observed::Present(object) if !configuration::is_edited(object, &written.stored) => return,
+            Observed::Present(object) if !self.managed.is_edited(object, &written.stored) => return,
             Observed::Present(_) => "changed",
             Observed::Gone(_) => "deleted",
         };
@@ -187,14 +184,14 @@ impl<'a> Task<'a> {
         self.due_at.get_or_insert(now + pause);
     }
 
-    /// Writes the configuration; after a failure that may be temporary, later.
+    /// Writes the object; after a failure that may be temporary, later.
     async fn write(&mut self) -> Result<(), ConfigurationError> {
         // A change during the requests is written after them.
         self.revisions.mark_unchanged();
         self.kinds.mark_unchanged();
         self.address.mark_unchanged();
         let stop = self.stop.clone();
-        let Some(wanted) = self.wanted(|_| true) else { return Ok(()) };
+        let Some(wanted) = self.wanted() else { return Ok(()) };
         let written = tokio::select! {
             biased;
             () = stop.requested() => return Ok(()),
@@ -219,32 +216,31 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Creates the configuration if it does not exist, and patches it. Returns what was written.
+    /// Creates the object if it does not exist and is the operator's own, and patches it. Returns what was written.
     ///
-    /// *Cancel safety*: each request is carried out or not; the next patch overwrites the whole list.
+    /// *Cancel safety*: each request is carried out or not; the next patch overwrites the whole part.
     async fn put(&self, wanted: Value) -> Result<Written, (&'static str, cluster::Error)> {
-        let patch = configuration::patch(wanted.clone());
-        if self.written.is_none() {
-            self.create().await?;
+        let initial = self.managed.initial();
+        if let Some(initial) = initial.as_ref().filter(|_| self.written.is_none()) {
+            self.create(initial).await?;
         }
-        let patched = match self.objects.patch(self.place(), None, &patch).await {
-            Err(error) if error.is_not_found() => {
-                self.create().await?;
-                self.objects.patch(self.place(), None, &patch).await
+        let patched = match (self.objects.patch(self.place(), None, &wanted).await, &initial) {
+            (Err(error), Some(initial)) if error.is_not_found() => {
+                self.create(initial).await?;
+                self.objects.patch(self.place(), None, &wanted).await
             }
-            patched => patched,
+            (patched, _) => patched,
         };
         let object = patched.map_err(|error| ("patch", error))?;
         let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let stored = object.get("webhooks").cloned().unwrap_or_default();
-        let (title, webhooks) = (self.title(), stored.as_array().map_or(0, Vec::len));
+        let stored = self.managed.stored(&object);
+        let (title, webhooks) = (self.title(), self.managed.webhooks(&stored));
         info!(target: "kopfd::admission", webhooks, "The {title} is written.");
         Ok(Written { wanted, stored, version })
     }
 
-    async fn create(&self) -> Result<(), (&'static str, cluster::Error)> {
-        let body = configuration::initial(&self.configurations.managed);
-        match self.objects.create(&self.resource, &body).await {
+    async fn create(&self, initial: &Value) -> Result<(), (&'static str, cluster::Error)> {
+        match self.objects.create(&self.resource, initial).await {
             Err(error) if error.status() != Some(409) => Err(("create", error)),
             _ => Ok(()),
         }
@@ -252,8 +248,9 @@ impl<'a> Task<'a> {
 
     /// Leaves only the persistent webhooks, if there were others.
     async fn narrow(self) -> Result<(), ConfigurationError> {
-        let Some(left) = self.wanted(|webhook| webhook.is_persistent).filter(|_| self.written.is_some()) else { return Ok(()) };
-        let patch = configuration::patch(left);
+        let Some(patch) = self.declared(Managed::last_patch).flatten().filter(|_| self.written.is_some()) else {
+            return Ok(());
+        };
         let patched = timeout(NARROWING_TIMEOUT, self.objects.patch(self.place(), None, &patch)).await;
         match patched.unwrap_or(Err(cluster::Error::Timeout(NARROWING_TIMEOUT))) {
             Ok(_) => Ok(()),
@@ -268,13 +265,16 @@ impl<'a> Task<'a> {
     }
 
     fn place(&self) -> ObjectAddress<'_> {
-        ObjectAddress { resource: &self.resource, namespace: None, name: &self.configurations.managed }
+        ObjectAddress { resource: &self.resource, namespace: None, name: self.managed.name() }
     }
 
     fn refused(&self, verb: &'static str, source: cluster::Error) -> ConfigurationError {
-        let (kind, plural, name) = (self.kind.kind(), self.kind.plural(), self.configurations.managed.clone());
+        let (kind, name) = (self.managed.kind(), self.managed.name().to_owned());
         match source.status() {
-            Some(403) => ConfigurationError::Forbidden { verb, plural, name, source },
+            Some(403) => {
+                let (Resource { group, plural, .. }, needed) = (&self.resource, self.managed.verbs());
+                ConfigurationError::Forbidden { verb, resource: format!("{plural}.{group}"), needed, name, source }
+            }
             _ => ConfigurationError::Refused { verb, kind, name, source },
         }
     }

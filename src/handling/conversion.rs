@@ -1,0 +1,11 @@
+//! Conversions of objects between the versions of their definition: the review, the versions that one object passes, and the part of the
+//! definition that makes the API server call the operator.
+//!
+//! The HTTP server and the calls are in `engines::admission`.
+
+pub mod chain;
+pub mod definition;
+pub mod review;
+
+pub use chain::{Chain, ChainError};
+pub use review::{BadConversion, ConversionRequest, is_conversion, is_converted};
