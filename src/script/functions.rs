@@ -7,6 +7,7 @@ mod environment;
 mod errors;
 mod events;
 mod k8s;
+mod library;
 mod login;
 pub(super) mod moments;
 mod options;
@@ -18,6 +19,7 @@ mod sized;
 pub(super) mod sleep;
 mod subhandling;
 mod targets;
+mod template_filters;
 mod template_limits;
 pub(super) mod templates;
 mod text;
@@ -37,6 +39,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         k8s::register,
+        library::register,
         login::register,
         moments::register,
         regexp::register,

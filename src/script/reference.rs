@@ -3,6 +3,8 @@
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 
+use rhai::{Array, ImmutableString, Map};
+
 use super::declaration::Limits;
 use super::engine::{self, Sizes};
 use super::index::IndexHandle;
@@ -12,6 +14,7 @@ use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::shared::{LockHandle, SharedHandle};
 use super::stopped::Stopped;
+use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 
@@ -26,7 +29,11 @@ pub struct Reference {
 
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 9] = [
+    let receivers: [(TypeId, &'static str); 13] = [
+        (TypeId::of::<Array>(), "list"),
+        (TypeId::of::<Map>(), "map"),
+        (TypeId::of::<ImmutableString>(), "text"),
+        (TypeId::of::<Time>(), "time"),
         (TypeId::of::<View>(), "object"),
         (TypeId::of::<PatchHandle>(), "patch"),
         (TypeId::of::<Memo>(), "memo"),
@@ -51,7 +58,8 @@ pub fn reference() -> Reference {
     );
     let mut reference = Reference::default();
     for (namespace, name, arity, receiver) in all {
-        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || name.contains('$') || name.starts_with("to_") {
+        let is_conversion = ["to_string", "to_debug", "to_json", "to_chars"].contains(&name.as_str());
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || name.contains('$') || is_conversion {
             continue;
         }
         match receiver {
