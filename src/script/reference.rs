@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rhai::{Array, ImmutableString, Map};
 
+use super::bytes::Bytes;
 use super::declaration::Limits;
 use super::engine::{self, Sizes};
 use super::index::IndexHandle;
@@ -29,11 +30,12 @@ pub struct Reference {
 
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 13] = [
+    let receivers: [(TypeId, &'static str); 14] = [
         (TypeId::of::<Array>(), "list"),
         (TypeId::of::<Map>(), "map"),
         (TypeId::of::<ImmutableString>(), "text"),
         (TypeId::of::<Time>(), "time"),
+        (TypeId::of::<Bytes>(), "bytes"),
         (TypeId::of::<View>(), "object"),
         (TypeId::of::<PatchHandle>(), "patch"),
         (TypeId::of::<Memo>(), "memo"),

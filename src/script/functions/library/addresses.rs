@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use rhai::{Array, Dynamic, Engine, Map, Module};
 
-use super::{Given, Native, Pace, Thrown, may_have_items, one, two, unreadable};
+use super::support::{Given, Native, Pace, Thrown, may_have_items, one, two, unreadable};
 use crate::script::bounded;
 use crate::script::declaration::Limit;
 use crate::script::functions::options::text;

@@ -3,7 +3,7 @@
 use rhai::{Dynamic, Engine};
 use serde_json::{Map, Value};
 
-use super::{Given, Native, wrong};
+use super::support::{Given, Native, wrong};
 use crate::script::convert;
 use crate::script::functions::options::{json, placed};
 

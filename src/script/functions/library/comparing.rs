@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use rhai::{Dynamic, ImmutableString};
 
-use super::{Pace, Thrown, wrong};
+use super::support::{Pace, Thrown, wrong};
 use crate::script::bounded;
 use crate::script::convert;
 use crate::script::time::Time;
@@ -93,7 +93,7 @@ pub(super) fn compare(function: &str, a: &Dynamic, b: &Dynamic, pace: &mut Pace)
     } else {
         None
     };
-    found.ok_or_else(|| wrong(function, format!("{} and {} have no order", super::shown(a), super::shown(b))))
+    found.ok_or_else(|| wrong(function, format!("{} and {} have no order", super::support::shown(a), super::support::shown(b))))
 }
 
 /// Returns a number as a float.

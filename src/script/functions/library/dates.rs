@@ -5,7 +5,7 @@ use jiff::fmt::strtime::{self, BrokenDownTime};
 use jiff::tz::TimeZone;
 use rhai::{Dynamic, Engine};
 
-use super::{Given, Native, Thrown, may_have_bytes, shown, unreadable, wrong};
+use super::support::{Given, Native, Thrown, may_have_bytes, shown, unreadable, wrong};
 use crate::script::bounded;
 use crate::script::functions::options::{placed, text};
 use crate::script::time::Time;

@@ -6,7 +6,7 @@ use rhai::{Array, Dynamic, Engine, FnPtr, ImmutableString, Map};
 
 use super::comparing::{Identity, compare, number, sort};
 use super::sizes::{copy, size, size_of_items};
-use super::{Given, Native, Pace, Thrown, may_have_items, shown, wrong};
+use super::support::{Given, Native, Pace, Thrown, may_have_items, shown, wrong};
 use crate::script::bounded::{self, Text};
 use crate::script::convert;
 use crate::script::declaration::Limit;

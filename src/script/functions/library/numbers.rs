@@ -2,7 +2,7 @@
 
 use rhai::{Dynamic, Engine};
 
-use super::{Given, Native, may_have_bytes, shown, wrong};
+use super::support::{Given, Native, may_have_bytes, shown, wrong};
 use crate::script::functions::options::{placed, text};
 
 /// Limit of the width and of the digits in a format.

@@ -4,7 +4,7 @@ use rhai::{Array, Dynamic, Engine, Map};
 use serde_json::Value;
 
 use super::sizes::copy;
-use super::{Given, Native, Thrown, shown, wrong};
+use super::support::{Given, Native, Thrown, shown, wrong};
 use crate::object::path;
 use crate::script::bounded;
 use crate::script::convert;
@@ -134,7 +134,10 @@ fn jsonpath(value: &Dynamic, path: &Dynamic) -> Given {
     let path = if inner.starts_with('$') { inner.to_owned() } else { format!("${inner}") };
     let value = json("jsonpath", value)?;
     check_looks(&path, &value)?;
-    let nodes = path::query(&path, &value).map_err(|error| wrong("jsonpath", bounded::shortened(&error.to_string())))?;
+    // Its parser and its evaluation are recursive, and look at the stack of a thread, which is not that of the script.
+    let found = std::thread::scope(|scope| scope.spawn(|| path::query(&path, &value)).join());
+    let found = found.map_err(|_| wrong("jsonpath", "the path cannot be evaluated"))?;
+    let nodes = found.map_err(|error| wrong("jsonpath", bounded::shortened(&error.to_string())))?;
     let mut found = Array::new();
     for node in nodes {
         bounded::reserve(size(node))?;

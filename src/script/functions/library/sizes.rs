@@ -2,7 +2,7 @@
 
 use rhai::{Array, Dynamic, Map};
 
-use super::Thrown;
+use super::support::Thrown;
 use crate::script::bounded;
 
 /// What an entry of a map takes besides its key and its value.

@@ -2,7 +2,7 @@
 
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use super::{Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong};
+use super::support::{Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong};
 use crate::script::bounded;
 use crate::script::functions::options::placed;
 

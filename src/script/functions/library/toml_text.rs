@@ -4,7 +4,7 @@ use rhai::{Dynamic, Engine, Module};
 use serde_json::Value;
 use toml::Value as Toml;
 
-use super::{Given, Native, one, unreadable, wrong};
+use super::support::{Given, Native, one, unreadable, wrong};
 use crate::script::bounded::{self, Text};
 use crate::script::convert;
 use crate::script::functions::options::{json, text};
@@ -59,7 +59,7 @@ fn dump(native: &Native<'_>, given: &Dynamic) -> Given {
         return Err(wrong("toml::dump", "TOML is always a map"));
     }
     // The whole text is made before it is known to fit.
-    super::may_have_bytes(native, 0)?;
+    super::support::may_have_bytes(native, 0)?;
     bounded::reserve(crate::script::json::size(&value).saturating_mul(3))?;
     let dumped = toml::to_string(&value).map_err(|error| wrong("toml::dump", format!("the value has no form in TOML: {error}")))?;
     let mut text = Text::up_to(native.engine().max_string_size());

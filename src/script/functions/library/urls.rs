@@ -5,13 +5,13 @@ use rhai::{Dynamic, Engine, Map, Module};
 use url::Url;
 
 use super::lists::{items_of, plain};
-use super::{Given, Native, Thrown, may_have_bytes, one, shown, two, unreadable, wrong};
+use super::support::{Given, Native, Thrown, may_have_bytes, one, shown, two, unreadable, wrong};
 use crate::script::bounded;
 use crate::script::convert;
 use crate::script::functions::options::text;
 
 /// All signs but those that RFC 3986 calls unreserved, as `quote(text, safe="")` in Python.
-pub(in crate::script::functions) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Limit of the bytes of an address.
 const MAX_URL: usize = 64 << 10;

@@ -7,7 +7,7 @@ use semver::{BuildMetadata, Prerelease, Version};
 
 use super::comparing::sort;
 use super::lists::texts_of;
-use super::{Given, Native, Pace, Thrown, one, two, unreadable};
+use super::support::{Given, Native, Pace, Thrown, one, two, unreadable};
 use crate::script::bounded;
 use crate::script::functions::options::text;
 
