@@ -28,6 +28,9 @@ pub struct Reference {
     pub methods: BTreeMap<&'static str, BTreeMap<String, BTreeSet<usize>>>,
 }
 
+/// Functions whose first argument is a text, and that are no methods of it.
+const OF_TEXTS: [&str; 2] = ["parse_json", "subhandler"];
+
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
     let receivers: [(TypeId, &'static str); 14] = [
@@ -53,7 +56,8 @@ pub fn reference() -> Reference {
             let first = info.metadata.param_types.first().copied();
             // Receivers are not documented: they have the methods of lists and maps.
             let is_hidden = first == Some(TypeId::of::<Receiver>());
-            let receiver = receivers.iter().find(|(known, _)| Some(*known) == first).map(|(_, name)| *name);
+            let is_method = !OF_TEXTS.contains(&info.metadata.name.as_str());
+            let receiver = receivers.iter().find(|(known, _)| is_method && Some(*known) == first).map(|(_, name)| *name);
             (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
         },
         false,
