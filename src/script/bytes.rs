@@ -37,17 +37,13 @@ impl Bytes {
         if let Some(bytes) = value.read_lock::<Self>() {
             return Ok(bytes.clone());
         }
-        match value.as_immutable_string_ref() {
-            Ok(text) => {
-                bounded::reserve(text.len())?;
-                Ok(Self(text.as_bytes().into()))
-            }
-            Err(_) => {
-                // The value may be a part of a secret.
-                let message = format!("`{function}`: {what} must be a text or bytes, not a value of the type {}", value.type_name());
-                Err(Failure::argument(message).into())
-            }
+        if let Ok(text) = value.as_immutable_string_ref() {
+            bounded::reserve(text.len())?;
+            return Ok(Self(text.as_bytes().into()));
         }
+        // The value may be a part of a secret.
+        let message = format!("`{function}`: {what} must be a text or bytes, not a value of the type {}", value.type_name());
+        Err(Failure::argument(message).into())
     }
 
     /// Returns the text of the bytes in base64; `None` if the call may not hold it.

@@ -95,8 +95,7 @@ pub(super) fn considers_nothing(unit: &super::facts::Unit) -> bool {
         statement.walk(&mut Vec::new(), &mut |path: &[ASTNode<'_>]| {
             is_considered |= match path.last() {
                 Some(ASTNode::Expr(Expr::Unit(_) | Expr::Coalesce(..))) => true,
-                Some(ASTNode::Expr(Expr::FnCall(call, _))) => call.name == "type_of",
-                Some(ASTNode::Expr(Expr::MethodCall(call, _))) => call.name == "type_of",
+                Some(ASTNode::Expr(Expr::FnCall(call, _) | Expr::MethodCall(call, _))) => call.name == "type_of",
                 _ => false,
             };
             true

@@ -13,10 +13,11 @@ use crate::object::yaml;
 use crate::script::digest;
 
 type Filtered = Result<Value, Error>;
+type Filter = fn(&Value) -> Filtered;
 
 /// Adds the filters.
 pub(super) fn add(environment: &mut Environment<'_>) {
-    let filters: [(&'static str, fn(&Value) -> Filtered); 7] = [
+    let filters: [(&'static str, Filter); 7] = [
         ("to_yaml", to_yaml),
         ("to_json", to_json),
         ("b64encode", b64encode),

@@ -25,7 +25,7 @@ pub(super) fn register(engine: &mut Engine) {
         placed(&native, format_in(&native, *time, &format, Some(&zone)))
     });
     engine.register_get("unix", |time: &mut Time| time.0.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64());
-    let parts: [(&str, fn(jiff::Zoned) -> i64); 8] = [
+    let parts: [(&str, Part); 8] = [
         ("year", |time| i64::from(time.year())),
         ("month", |time| i64::from(time.month())),
         ("day", |time| i64::from(time.day())),
@@ -40,6 +40,9 @@ pub(super) fn register(engine: &mut Engine) {
         engine.register_get(name, move |time: &mut Time| part(time.0.to_zoned(TimeZone::UTC)));
     }
 }
+
+/// Returns a part of a time.
+type Part = fn(jiff::Zoned) -> i64;
 
 fn pattern(function: &str, format: &Dynamic) -> Result<String, Thrown> {
     let format = text(function, "the format", format)?;

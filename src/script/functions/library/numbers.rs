@@ -179,20 +179,15 @@ fn grouped(digits: &str, sign: Option<char>, size: usize) -> String {
 fn format_duration(given: &Dynamic) -> Given {
     let duration = crate::script::time::duration(given)?;
     let seconds = duration.as_secs();
-    let mut text = String::new();
-    for (count, unit) in [(seconds / 86_400, "d"), (seconds / 3_600 % 24, "h"), (seconds / 60 % 60, "m")] {
-        if count > 0 {
-            text += &format!("{count}{unit}");
-        }
-    }
-    match (seconds % 60, duration.subsec_millis()) {
-        (0, 0) if text.is_empty() => text.push_str("0s"),
-        (0, 0) => {}
-        (0, milliseconds) => text += &format!("{milliseconds}ms"),
-        (seconds, 0) => text += &format!("{seconds}s"),
-        (seconds, milliseconds) => text += &format!("{seconds}s{milliseconds}ms"),
-    }
-    Ok(text.into())
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3_600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+        (u64::from(duration.subsec_millis()), "ms"),
+    ];
+    let shown: Vec<String> = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect();
+    Ok(if shown.is_empty() { "0s".into() } else { shown.concat().into() })
 }
 
 #[cfg(test)]
@@ -208,7 +203,7 @@ mod tests {
         assert_eq!(int(255, "#06x"), "0x00ff");
         assert_eq!(int(5, "*^5"), "**5**");
         let float = |number: f64, format: &str| of_float(number, &Format::parse(format).unwrap());
-        assert_eq!(float(3.14159, ".2f"), "3.14");
+        assert_eq!(float(2.345_67, ".2f"), "2.35");
         assert_eq!(float(0.1234, ".1%"), "12.3%");
         assert_eq!(float(12_345.678, ",.1f"), "12,345.7");
         assert_eq!(float(12_345.678, ".2e"), "1.23e+04");

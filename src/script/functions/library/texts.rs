@@ -121,9 +121,9 @@ fn title_case(native: &Native<'_>, text: &str) -> Given {
     let mut is_inside = false;
     for c in text.chars() {
         if is_inside {
-            title.extend(c.to_lowercase())
+            title.extend(c.to_lowercase());
         } else {
-            title.extend(c.to_uppercase())
+            title.extend(c.to_uppercase());
         }
         is_inside = c.is_alphanumeric() || (is_inside && c == '\'');
     }

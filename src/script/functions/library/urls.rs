@@ -117,7 +117,13 @@ fn query(native: &Native<'_>, given: &Dynamic) -> Given {
             let value = convert::shown(value);
             may_have_bytes(native, query.len() + 3 * (name.len() + value.len()) + 2)?;
             let separator = if query.is_empty() { "" } else { "&" };
-            query += &format!("{separator}{}={}", utf8_percent_encode(name, RESERVED), utf8_percent_encode(&value, RESERVED));
+            query.extend(
+                [separator]
+                    .into_iter()
+                    .chain(utf8_percent_encode(name, RESERVED))
+                    .chain(["="])
+                    .chain(utf8_percent_encode(&value, RESERVED)),
+            );
         }
     }
     Ok(query.into())
