@@ -28,8 +28,8 @@ pub struct Reference {
     pub methods: BTreeMap<&'static str, BTreeMap<String, BTreeSet<usize>>>,
 }
 
-/// Functions whose first argument is a text, and that are no methods of it.
-const OF_TEXTS: [&str; 2] = ["parse_json", "subhandler"];
+/// Functions whose first argument may be a value of the language, and that are no methods of it.
+const PLAIN: [&str; 4] = ["debug", "parse_json", "print", "subhandler"];
 
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
@@ -56,8 +56,10 @@ pub fn reference() -> Reference {
             let first = info.metadata.param_types.first().copied();
             // Receivers are not documented: they have the methods of lists and maps.
             let is_hidden = first == Some(TypeId::of::<Receiver>());
-            let is_method = !OF_TEXTS.contains(&info.metadata.name.as_str());
-            let receiver = receivers.iter().find(|(known, _)| is_method && Some(*known) == first).map(|(_, name)| *name);
+            let receiver = receivers.iter().find(|(known, _)| Some(*known) == first).map(|(_, name)| *name);
+            // A logger has a method `debug`.
+            let is_method = |name: &&'static str| *name == "logger" || !PLAIN.contains(&info.metadata.name.as_str());
+            let receiver = receiver.filter(is_method);
             (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
         },
         false,
