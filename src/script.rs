@@ -24,6 +24,7 @@ pub mod arguments;
 mod attempt;
 mod bounded;
 mod budget;
+mod bytes;
 pub mod call;
 mod call_rate;
 mod chain;

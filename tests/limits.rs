@@ -352,4 +352,4 @@ macro_rules! groups {
     };
 }
 
-groups!(callbacks, data, language, memo_and_patch, memory, nesting, output, starving, sub_handlers, templates, texts);
+groups!(callbacks, data, language, library, memo_and_patch, memory, nesting, output, starving, sub_handlers, templates, texts);

@@ -103,6 +103,17 @@ impl fmt::Debug for FieldPath {
     }
 }
 
+/// Returns the nodes of a JSONPath query (RFC 9535), in the order of the value.
+///
+/// # Errors
+/// If the text is not a JSONPath.
+pub fn query<'a>(text: &str, value: &'a Value) -> Result<Vec<&'a Value>, PathError> {
+    let wrong = |error: &dyn fmt::Display| PathError::Syntax(error.to_string());
+    let compiled = parse_json_path(text).map_err(|error| wrong(&error))?;
+    let nodes = js_path_process(&compiled, value).map_err(|error| wrong(&error))?;
+    Ok(nodes.into_iter().map(jsonpath_rust::query::QueryRef::val).collect())
+}
+
 /// Returns the value at these keys; lists are never indexed.
 pub fn resolve<'a>(value: &'a Value, keys: &[String]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.as_object()?.get(key))

@@ -22,8 +22,10 @@ mod catalogue;
 mod facts;
 mod flow;
 mod literals;
+mod loops;
 mod names;
 mod program;
+mod python;
 mod report;
 mod rights;
 pub mod settings;
@@ -127,6 +129,7 @@ impl Checker<'_> {
         self.check_names(inlines, expressions, report);
         for code in codes(self.program, inlines) {
             advice::check_code(code, self.catalogue, report);
+            advice::check_values(code, false, report);
             literals::check(code, self.declaration, report);
         }
         for code in self.program.files() {
@@ -138,6 +141,7 @@ impl Checker<'_> {
         }
         for (_, expression, code) in expressions {
             advice::check_paths(code, expression.has_value, report);
+            advice::check_values(code, true, report);
             literals::check(code, self.declaration, report);
         }
     }

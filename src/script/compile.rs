@@ -9,7 +9,7 @@ use super::engine;
 use super::receivers::MARK;
 
 /// The methods of lists and maps that take functions.
-const WITH_CALLBACKS: [&str; 18] = [
+const WITH_CALLBACKS: [&str; 21] = [
     "all",
     "dedup",
     "drain",
@@ -17,6 +17,7 @@ const WITH_CALLBACKS: [&str; 18] = [
     "find",
     "find_map",
     "for_each",
+    "group_by",
     "index_of",
     "map",
     "order",
@@ -27,6 +28,8 @@ const WITH_CALLBACKS: [&str; 18] = [
     "some",
     "sort",
     "sort_by",
+    "sorted_by",
+    "unique_by",
     "zip",
 ];
 

@@ -3,6 +3,7 @@
 use rhai::{Dynamic, ImmutableString};
 use serde_json::Value;
 
+use super::bytes::Bytes;
 pub(super) use super::json::to_dynamic;
 use super::json::{self, NotJson};
 use super::memo::Memo;
@@ -29,6 +30,9 @@ fn host_value(value: &Dynamic) -> Option<Value> {
     }
     if let Some(time) = value.read_lock::<Time>() {
         return Some(Value::String(time.to_string()));
+    }
+    if let Some(bytes) = value.read_lock::<Bytes>() {
+        return bytes.base64().map(Value::String);
     }
     if let Some(handle) = value.read_lock::<PatchHandle>() {
         return handle.look(|value| value.map_or(Some(Value::Null), json::copy));
@@ -101,6 +105,8 @@ pub(super) fn shown(value: &Dynamic) -> String {
         Ok(text) => text.to_string(),
         Err(_) if value.is_unit() => "()".to_owned(),
         Err(_) if value.is_char() => value.to_string(),
+        // It may be a secret.
+        Err(_) if value.is::<Bytes>() => value.read_lock::<Bytes>().map_or_else(String::new, |bytes| bytes.to_string()),
         Err(_) => match to_json(value) {
             Ok(json) => bounded::json_text(&json),
             // A call that has exceeded its memory is ended: nothing of the value is shown.

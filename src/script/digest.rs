@@ -23,8 +23,9 @@ pub(super) fn sha256_of<E>(pieces: &mut dyn Iterator<Item = Result<&[u8], E>>) -
     Ok(hexadecimal(&hasher.finalize()))
 }
 
-fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().fold(String::with_capacity(64), |mut digits, byte| {
+/// Returns bytes as hexadecimal digits.
+pub(super) fn hexadecimal(digest: &[u8]) -> String {
+    digest.iter().fold(String::with_capacity(2 * digest.len()), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
         digits
     })

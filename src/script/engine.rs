@@ -12,6 +12,7 @@ use rhai::packages::{
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
 use super::arguments::{EVERYTHING, VIEWS};
+use super::bytes::Bytes;
 use super::context::Context;
 use super::declaration::Limits;
 use super::fiber;
@@ -83,7 +84,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub(super) fn host_types() -> [TypeId; 13] {
+pub(super) fn host_types() -> [TypeId; 14] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -98,6 +99,7 @@ pub(super) fn host_types() -> [TypeId; 13] {
         TypeId::of::<IndexHandle>(),
         TypeId::of::<SharedHandle>(),
         TypeId::of::<LockHandle>(),
+        TypeId::of::<Bytes>(),
     ]
 }
 

@@ -3,13 +3,17 @@
 //! They return errors and never panic, take each number as integer or float, and wait through `context::wait_in` only.
 
 mod adopting;
+mod binary;
 mod environment;
 mod errors;
 mod events;
+mod hashes;
 mod k8s;
+mod library;
 mod login;
 pub(super) mod moments;
 mod options;
+mod passwords;
 pub(super) mod patterns;
 mod random;
 mod regexp;
@@ -18,6 +22,7 @@ mod sized;
 pub(super) mod sleep;
 mod subhandling;
 mod targets;
+mod template_filters;
 mod template_limits;
 pub(super) mod templates;
 mod text;
@@ -33,12 +38,16 @@ pub(super) fn register(engine: &mut Engine) {
         sleep::register,
         subhandling::register,
         adopting::register,
+        binary::register,
         random::register,
         environment::register,
         errors::register,
+        hashes::register,
         k8s::register,
+        library::register,
         login::register,
         moments::register,
+        passwords::register,
         regexp::register,
         sized::register,
         templates::register,

@@ -3,6 +3,9 @@
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 
+use rhai::{Array, ImmutableString, Map};
+
+use super::bytes::Bytes;
 use super::declaration::Limits;
 use super::engine::{self, Sizes};
 use super::index::IndexHandle;
@@ -12,6 +15,7 @@ use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::shared::{LockHandle, SharedHandle};
 use super::stopped::Stopped;
+use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
 
@@ -24,9 +28,17 @@ pub struct Reference {
     pub methods: BTreeMap<&'static str, BTreeMap<String, BTreeSet<usize>>>,
 }
 
+/// Functions whose first argument may be a value of the language, and that are no methods of it.
+const PLAIN: [&str; 4] = ["debug", "parse_json", "print", "subhandler"];
+
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 9] = [
+    let receivers: [(TypeId, &'static str); 14] = [
+        (TypeId::of::<Array>(), "list"),
+        (TypeId::of::<Map>(), "map"),
+        (TypeId::of::<ImmutableString>(), "text"),
+        (TypeId::of::<Time>(), "time"),
+        (TypeId::of::<Bytes>(), "bytes"),
         (TypeId::of::<View>(), "object"),
         (TypeId::of::<PatchHandle>(), "patch"),
         (TypeId::of::<Memo>(), "memo"),
@@ -45,13 +57,17 @@ pub fn reference() -> Reference {
             // Receivers are not documented: they have the methods of lists and maps.
             let is_hidden = first == Some(TypeId::of::<Receiver>());
             let receiver = receivers.iter().find(|(known, _)| Some(*known) == first).map(|(_, name)| *name);
+            // A logger has a method `debug`.
+            let is_method = |name: &&'static str| *name == "logger" || !PLAIN.contains(&info.metadata.name.as_str());
+            let receiver = receiver.filter(is_method);
             (!is_hidden).then(|| (info.namespace.to_string(), info.metadata.name.to_string(), info.metadata.num_params, receiver))
         },
         false,
     );
     let mut reference = Reference::default();
     for (namespace, name, arity, receiver) in all {
-        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || name.contains('$') || name.starts_with("to_") {
+        let is_conversion = ["to_string", "to_debug", "to_json", "to_chars"].contains(&name.as_str());
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || name.contains('$') || is_conversion {
             continue;
         }
         match receiver {

@@ -2,29 +2,34 @@
 
 use std::cell::RefCell;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng as _, RngExt, SeedableRng, TryRng as _};
+
+use super::script_error::Failure;
 
 /// Draws random numbers; a seed makes them reproducible.
 #[derive(Debug)]
-pub(super) struct Rng(RefCell<StdRng>);
+pub(super) struct Rng {
+    generator: RefCell<StdRng>,
+    has_seed: bool,
+}
 
 /// An unpredictable source.
 impl Default for Rng {
     fn default() -> Self {
-        Self(RefCell::new(rand::make_rng()))
+        Self { generator: RefCell::new(rand::make_rng()), has_seed: false }
     }
 }
 
 impl Rng {
     /// Returns a reproducible source.
     pub(super) fn seeded(seed: u64) -> Self {
-        Self(RefCell::new(StdRng::seed_from_u64(seed)))
+        Self { generator: RefCell::new(StdRng::seed_from_u64(seed)), has_seed: true }
     }
 
     /// Returns a number that is at least 0, and less than 1.
     pub(super) fn fraction(&self) -> f64 {
-        self.0.borrow_mut().random()
+        self.generator.borrow_mut().random()
     }
 
     /// Returns an integer between two others, both included.
@@ -32,12 +37,26 @@ impl Rng {
     /// # Panics
     /// If the low end is above the high one.
     pub(super) fn between(&self, low: i64, high: i64) -> i64 {
-        self.0.borrow_mut().random_range(low..=high)
+        self.generator.borrow_mut().random_range(low..=high)
+    }
+
+    /// Fills a secret: from the generator of the operating system, unless there is a seed.
+    ///
+    /// # Errors
+    /// If the operating system has none.
+    pub(super) fn fill(&self, secret: &mut [u8]) -> Result<(), Failure> {
+        if self.has_seed {
+            self.generator.borrow_mut().fill_bytes(secret);
+            return Ok(());
+        }
+        SysRng
+            .try_fill_bytes(secret)
+            .map_err(|error| Failure::host("random", format!("the operating system has no random numbers: {error}")))
     }
 
     /// Returns the bytes of a random UUID.
     pub(super) fn bytes(&self) -> [u8; 16] {
-        self.0.borrow_mut().random()
+        self.generator.borrow_mut().random()
     }
 }
 

@@ -28,6 +28,14 @@ pub struct Rendered {
     pub is_open: bool,
 }
 
+impl Rendered {
+    /// Adds the names of others.
+    pub(super) fn add(&mut self, others: Self) {
+        self.names.extend(others.names);
+        self.is_open |= others.is_open;
+    }
+}
+
 /// Reads the templates of scripts. Missing ones are reported by the check of the scripts, or when they are rendered.
 pub(super) fn read(root: &Path, rendered: &Rendered) -> Templates {
     let mut templates = Templates::new();
@@ -51,7 +59,7 @@ pub(super) fn read(root: &Path, rendered: &Rendered) -> Templates {
 }
 
 /// Returns the templates that a template includes, extends or imports.
-fn used_by(text: &str) -> Rendered {
+pub(super) fn used_by(text: &str) -> Rendered {
     static TAG: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\{%[-+]?\s*(?:include|extends|import|from)\b(.*?)%\}").expect("the pattern is valid"));
     static NAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]*)"|'([^']*)'"#).expect("the pattern is valid"));

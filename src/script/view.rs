@@ -170,14 +170,22 @@ impl View {
         }
     }
 
-    fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
+    /// Returns the value of a key; a view of it if it is a map or a list.
+    ///
+    /// # Errors
+    /// If this is a list.
+    pub(super) fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
         match self.value() {
             Value::Object(map) => Ok(map.get(key.as_str()).map_or(Dynamic::UNIT, |value| self.child(value, || Step::Key(key.clone())))),
             _ => Err(Failure::argument(format!("a list has no `{key}`: its items are numbered")).into()),
         }
     }
 
-    fn get_at(&mut self, index: i64) -> Result<Dynamic, Box<EvalAltResult>> {
+    /// Returns an item; negative numbers count from the end.
+    ///
+    /// # Errors
+    /// If there is none, or this is a map.
+    pub(super) fn get_at(&mut self, index: i64) -> Result<Dynamic, Box<EvalAltResult>> {
         let Value::Array(items) = self.value() else {
             return Err(Failure::argument("a map has no numbered items: use its keys").into());
         };
@@ -213,7 +221,7 @@ impl View {
     }
 
     /// Returns one level of it as a native list or map, whose items are views.
-    fn level(&mut self) -> Dynamic {
+    pub(super) fn level(&mut self) -> Dynamic {
         match self.value() {
             Value::Object(map) => {
                 let entries = map.iter().map(|(key, value)| (key.as_str().into(), self.child(value, || Step::Key(key.as_str().into()))));

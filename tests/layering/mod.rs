@@ -74,7 +74,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["manifest"]),
     ("jsonpath_rust", &["object"]),
     ("imbl", &["handling"]),
-    ("blake2", &["persistence"]),
+    ("blake2", &["persistence", "script"]),
     ("clap", &["cli"]),
     ("annotate_snippets", &["cli"]),
     ("anstream", &["cli"]),

@@ -5,6 +5,7 @@ mod arguments;
 mod closures;
 mod endings;
 mod indexes;
+mod library;
 mod subhandlers;
 mod subjects;
 mod values;

@@ -1,7 +1,11 @@
-//! Warnings about allowed but probably unintended code: unused results, paths that may be absent, and hidden functions.
+//! Warnings about allowed but probably unintended code: unused results, results of methods that return nothing, paths that may be absent, and
+//! hidden functions.
+
+use std::collections::BTreeSet;
 
 use super::catalogue::Catalogue;
-use super::facts::{To, Unit, Value, What};
+use super::facts::{Argument, To, Unit, Use, Value, ValueUse, What};
+use super::loops;
 use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
@@ -74,6 +78,7 @@ pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report
         let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
         report.add(Problem { length: spot.length, hint: Some("choose another name".to_owned()), ..problem });
     }
+    loops::check(code, report);
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
         if let What::Closure { loop_variable: Some(name), passed_to: Some(function), .. } = &usage.what
             && matches!(function.as_str(), "subhandler" | "transform" | "push")
@@ -87,4 +92,93 @@ pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report
             report.add(Problem { hint: Some(hint), ..problem });
         }
     }
+}
+
+/// Methods that change their value in place and return `()`, with their numbers of arguments, and what returns the changed value.
+const IN_PLACE: &[(&str, &[usize], &str)] = &[
+    ("append", &[1], "`list + other`"),
+    ("clear", &[0], "an empty value"),
+    ("crop", &[1, 2], "`sub_string`"),
+    ("dedup", &[0, 1], "`unique()`"),
+    ("fill_with", &[1], "`other.merge(map)`"),
+    ("insert", &[2], "a statement of its own"),
+    ("make_lower", &[0], "`to_lower()`"),
+    ("make_upper", &[0], "`to_upper()`"),
+    ("mixin", &[1], "`map + other`, or `merge`"),
+    ("pad", &[2], "`padded`"),
+    ("push", &[1], "`list + [item]`"),
+    ("replace", &[2], "`replaced`"),
+    ("reverse", &[0], "`reversed()`"),
+    ("sort", &[0, 1], "`sorted()`, or `sorted_by`"),
+    ("sort_by", &[1], "`sorted_by`, whose function returns a key, or `order_by`"),
+    ("sort_desc", &[0], "`order_desc()`"),
+    ("trim", &[0], "`trimmed()`"),
+    ("truncate", &[1], "`extract`, or `sub_string`"),
+];
+
+/// The functions that use the value of a closure.
+const VALUED: [&str; 16] = [
+    "all",
+    "filter",
+    "find",
+    "find_map",
+    "group_by",
+    "index_of",
+    "map",
+    "order_by",
+    "reduce",
+    "reduce_rev",
+    "some",
+    "sort",
+    "sort_by",
+    "sorted_by",
+    "unique_by",
+    "zip",
+];
+
+/// Warns about used results of methods that return nothing, and about `reduce` without a start. The last value of an expression is used.
+pub(super) fn check_values(code: &Code, is_expression: bool, report: &mut Report) {
+    let all = || std::iter::once(&code.top).chain(&code.units);
+    let closures = all().flat_map(|unit| &unit.uses).filter_map(|usage| match &usage.what {
+        What::Closure { name, passed_to: Some(function), .. } if VALUED.contains(&function.as_str()) => Some(name.as_str()),
+        _ => None,
+    });
+    let closures: BTreeSet<&str> = closures.collect();
+    for unit in all() {
+        let is_top = std::ptr::eq(unit, &raw const code.top);
+        let uses_last = if is_top { is_expression } else { closures.contains(unit.name.as_str()) };
+        for usage in &unit.uses {
+            let (name, count, value_use) = match &usage.what {
+                What::Method { name, arguments, value_use } => (name, arguments.len(), *value_use),
+                What::Call { namespace, name, arguments, value_use } if namespace.is_empty() && !arguments.is_empty() => {
+                    (name, arguments.len() - 1, *value_use)
+                }
+                _ => continue,
+            };
+            let is_used = matches!(value_use, ValueUse::Used | ValueUse::Returned) || (value_use == ValueUse::Last && uses_last);
+            let found = IN_PLACE.iter().find(|(known, counts, _)| known == name && counts.contains(&count));
+            if let Some((_, _, instead)) = found.filter(|_| is_used && code.functions(name).next().is_none()) {
+                let message = format!("`{name}` changes its value in place and returns `()`, which is used here");
+                let spot = spot_of(usage.position, name.chars().count());
+                let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
+                report.add(Problem { length: spot.length, hint: Some(format!("{instead} returns it")), ..problem });
+            }
+            if let What::Method { name, arguments, .. } = &usage.what {
+                check_start(code, name, arguments, usage, report);
+            }
+        }
+    }
+}
+
+/// Without a start, the first value of a `reduce` is `()`.
+fn check_start(code: &Code, name: &str, arguments: &[Argument], usage: &Use, report: &mut Report) {
+    let ("reduce" | "reduce_rev", [Argument::Closure(closure)]) = (name, arguments) else { return };
+    if code.functions(closure).next().is_none_or(|unit| unit.params.is_empty() || loops::considers_nothing(unit)) {
+        return;
+    }
+    let message = format!("`{name}` without a start begins with `()`: a text gets nothing from it, and a sum fails");
+    let spot = spot_of(usage.position, name.chars().count());
+    let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
+    let hint = format!("pass a start, as in `list.{name}(|all, x| …, \"\")`, or write `join`, or `sum`");
+    report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
 }

@@ -68,6 +68,8 @@ pub(super) enum What {
         name: String,
         /// The arguments.
         arguments: Vec<Argument>,
+        /// The use of its value.
+        value_use: ValueUse,
     },
     /// It accesses properties, items, and methods of a variable.
     Chain {
@@ -349,7 +351,7 @@ impl Walker {
             }
             Expr::Stmt(block) => self.block(block.statements(), value_use),
             Expr::FnCall(call, position) => self.call(call, *position, value_use),
-            Expr::Dot(..) | Expr::Index(..) => self.chain(expression),
+            Expr::Dot(..) | Expr::Index(..) => self.chain(expression, value_use),
             Expr::And(parts, _) | Expr::Or(parts, _) | Expr::Coalesce(parts, _) => {
                 parts.iter().for_each(|part| self.expression(part, ValueUse::Used));
             }
@@ -405,24 +407,25 @@ impl Walker {
                     }
                     self.note(*place, What::Assignment { root: parts.1.to_string(), steps });
                 }
-                self.chain(target);
+                self.chain(target, ValueUse::Lost);
             }
             _ => self.note(position, What::Assignment { root: String::new(), steps: Vec::new() }),
         }
     }
 
-    fn chain(&mut self, expression: &Expr) {
+    fn chain(&mut self, expression: &Expr, value_use: ValueUse) {
         let (root, steps) = flatten(expression);
         self.expression(root, ValueUse::Used);
         let root_name = match root {
             Expr::Variable(parts, ..) if parts.2.is_empty() => Some(parts.1.to_string()),
             _ => None,
         };
-        for (step, _) in &steps {
+        for (index, (step, _)) in steps.iter().enumerate() {
             match step {
                 Link::Dot(Expr::MethodCall(call, position)) => {
                     let arguments = call.args.iter().map(argument_of).collect();
-                    self.note(*position, What::Method { name: call.name.to_string(), arguments });
+                    let value_use = if index + 1 == steps.len() { value_use } else { ValueUse::Used };
+                    self.note(*position, What::Method { name: call.name.to_string(), arguments, value_use });
                     self.arguments(call);
                 }
                 Link::Dot(Expr::Property(..)) => {}

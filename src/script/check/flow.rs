@@ -81,7 +81,7 @@ impl HostEffect {
             (Some("k8s" | "http"), _) => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (None, "sleep") => Some(Self::Wait),
-            (None, "now" | "random" | "uuid") => Some(Self::Rng),
+            (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             _ => None,
         }

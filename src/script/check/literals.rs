@@ -15,7 +15,7 @@ use crate::object::quantity::Quantity;
 use crate::script::declaration::Declaration;
 use crate::script::functions::{moments, patterns, templates as template_function};
 use crate::script::problem::{Problem, Severity};
-use crate::script::template_files::Rendered;
+use crate::script::template_files::{Rendered, used_by};
 
 /// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
@@ -43,7 +43,13 @@ pub(super) fn templates<'a>(codes: impl Iterator<Item = &'a Code>) -> Rendered {
     for code in codes {
         for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
             let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
-            if !namespace.is_empty() || name != "template" || code.functions(name).next().is_some() {
+            if !namespace.is_empty() || code.functions(name).next().is_some() {
+                continue;
+            }
+            if let ("template_text", Some(Argument::Text(text, _))) = (name.as_str(), arguments.first()) {
+                rendered.add(used_by(text));
+            }
+            if name != "template" {
                 continue;
             }
             match arguments.first() {
@@ -61,6 +67,7 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             let wrong = template_function::check(&declaration.root, text).err()?;
             Some((wrong.message, neighbour(&declaration.root, text).or(wrong.hint)))
         }
+        (None, "template_text", 0) => template_function::check_text(text).err().map(|message| (message, None)),
         (None, "env", 0) => forbidden_variable(declaration, text),
         (None, "quantity", 0) => {
             let hint = "a quantity is a number, maybe with a suffix: `500Mi`, `100m`, `2k`";
@@ -70,8 +77,8 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             let hint = "write seconds as a number, or a text with units such as \"1h30m\"";
             duration::parse(text).is_err().then(|| (format!("{text:?} is no duration"), Some(hint.to_owned())))
         }
-        (None, "time", 0) => moments::moment(text).err().map(|message| (message, None)),
-        (Some("regex"), _, 0) => {
+        (None, "time", 0) if count == 1 => moments::moment(text).err().map(|message| (message, None)),
+        (Some("regex"), name, 0) if name != "escape" => {
             let hint = "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
             patterns::compile(text).err().map(|message| (message, Some(hint.to_owned())))
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::catalogue::{Catalogue, UNSUPPORTED_MODULES};
 use super::facts::{Argument, Unit, Use, What};
 use super::program::{Code, Module, Program};
+use super::python;
 use super::report::Report;
 use super::source::spot_of;
 use super::suggest::{closest, did_you_mean};
@@ -73,6 +74,9 @@ impl Names<'_> {
             return None;
         }
         let message = format!("unknown variable `{name}`");
+        if let Some(hint) = python::of_name(name) {
+            return Some((message, Some(hint.to_owned())));
+        }
         if self.codes().any(|code| code.has_variable(name)) {
             return Some((
                 message,
@@ -163,6 +167,9 @@ impl Names<'_> {
         if is_variable {
             return Some((format!("`{name}` is a variable, not a function"), Some(format!("call what it holds by `{name}.call(…)`"))));
         }
+        if let Some(hint) = python::of_function(name) {
+            return Some((format!("unknown function `{name}`"), Some(hint.to_owned())));
+        }
         let functions = self.codes().flat_map(Code::function_names);
         let qualified =
             self.catalogue.modules().find(|module| self.catalogue.module(module).is_some_and(|module| module.contains_key(name)));
@@ -246,7 +253,8 @@ impl Names<'_> {
         }
         if arities.is_empty() {
             let functions = self.catalogue.methods().chain(self.codes().flat_map(Code::function_names));
-            return Some((format!("unknown method `{name}`"), did_you_mean(name, functions)));
+            let hint = python::of_method(name).map(str::to_owned);
+            return Some((format!("unknown method `{name}`"), hint.or_else(|| did_you_mean(name, functions))));
         }
         Some((wrong_number(name, &arities, arity), None))
     }

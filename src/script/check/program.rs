@@ -6,6 +6,7 @@ use std::path::Path;
 use rhai::{AST, Engine, LexError, ParseError, ParseErrorType};
 
 use super::facts::{self, Unit, What};
+use super::python;
 use super::report::Report;
 use super::source::{self, Source, spot_of};
 use crate::kit::source::{SourcePosition, SourceSpan};
@@ -290,7 +291,7 @@ fn syntax(error: &ParseError, source: &Source) -> Problem {
     let spot = spot_of(error.position(), 1);
     let (message, hint) = explain(error.err_type());
     let word = source.word(spot);
-    let hint = hint_for(word).or(hint);
+    let hint = hint_for(word).or_else(|| python::of_line(source.line(spot.line)).map(str::to_owned)).or(hint);
     // The missing end of a statement is reported after it, and not before the next one, which may be lines below.
     let spot = match error.err_type() {
         ParseErrorType::MissingToken(token, _) if token == ";" => {
@@ -359,13 +360,9 @@ fn missing(error: &ParseErrorType) -> Option<String> {
     })
 }
 
-/// Returns what to write for a keyword of another language.
+/// Returns what to write for a sign of another language.
 fn hint_for(word: &str) -> Option<String> {
     let hint = match word {
-        "and" => "Rhai writes `&&`",
-        "or" => "Rhai writes `||`",
-        "not" => "Rhai writes `!`",
-        "elif" | "elsif" => "Rhai writes `else if`",
         "?" => "Rhai has no `a ? b : c`: write `if a { b } else { c }`",
         "#" => "a comment begins with `//`",
         _ => return None,

@@ -56,9 +56,14 @@ impl Source {
         functions.get(name)?.iter().find(|(_, parameters)| parameters.len() == arity)
     }
 
+    /// Returns a line, which are counted from 1.
+    pub(super) fn line(&self, number: usize) -> &str {
+        self.text.lines().nth(number.saturating_sub(1)).unwrap_or_default()
+    }
+
     /// Returns the word, or the sign, at a spot.
     pub(super) fn word(&self, spot: SourceSpan) -> &str {
-        let line = self.text.lines().nth(spot.line - 1).unwrap_or_default();
+        let line = self.line(spot.line);
         let start = line.char_indices().nth(spot.column - 1).map_or(line.len(), |(index, _)| index);
         let rest = &line[start..];
         let length = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());

@@ -358,3 +358,101 @@ fn many_handlers_of_one_file_are_checked_in_reasonable_time() {
     // It takes a fraction of a second even unoptimised; the limit catches quadratic checks.
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn words_of_python_give_hints() {
+    for (line, expected) in [
+        ("if spec.a == None { }", "unknown variable `None` => Rhai writes `()` or `null`"),
+        ("let t = str(spec.a);", "unknown function `str` => write `${x}` in back-ticks, or `x.to_string()`"),
+        ("let t = name.strip();", "unknown method `strip` => write `text.trimmed()`"),
+        ("let m = {\"a\": 1};", "=> Rhai writes a map as `#{ a: 1 }`"),
+        ("for k, v in spec { }", "=> the names stand in parentheses"),
+        ("let x = 1 if spec.a else 2;", "=> Rhai writes `if condition { a } else { b }`, also as a value"),
+        ("raise(\"x\") from None;", "=> Rhai writes `throw`"),
+        ("if spec.a is not None { }", "=> Rhai writes `!=`"),
+        ("let t = f\"{name}\";", "=> text with values in it stands in back-ticks"),
+        ("let l = [x for x in spec.list];", "=> Rhai has no comprehensions"),
+        ("let l = spec.list.map(lambda x: x);", "=> Rhai writes a closure as `|x| x + 1`"),
+        ("let m = #{ [name]: 1 };", "=> the keys of a map are plain"),
+        ("if spec.a and spec.b { }", "=> Rhai writes `&&`"),
+        ("if not spec.a { }", "=> Rhai writes `!`"),
+        ("if spec.a { } elif spec.b { }", "=> Rhai writes `else if`"),
+        ("let t = spec.list[1:2];", "=> Rhai has no slices"),
+    ] {
+        let problems = change(&format!("fn f(spec, name) {{\n    {line}\n}}"));
+        assert!(problems.starts_with("error main.rhai:2:") && problems.contains(expected), "{line}: {problems}");
+    }
+    let problems = change("def f(spec):\n    pass\n");
+    assert!(problems.contains("=> Rhai writes a function as `fn name(a, b) { … }`"), "{problems}");
+    let problems = change("fn f(spec, name = 1) { }");
+    assert!(problems.contains("=> parameters have no defaults"), "{problems}");
+}
+
+#[test]
+fn used_results_of_methods_that_return_nothing_are_told() {
+    let warned = |line: &str| change(&format!("fn f(spec, name, logger) {{\n    let l = [\"b\"]; let m = #{{}};\n    {line}\n}}"));
+    for (line, expected) in [
+        (
+            "logger.info(\"[\" + name.trim() + \"]\");",
+            "`trim` changes its value in place and returns `()`, which is used here => `trimmed()` returns it",
+        ),
+        ("let s = l.sort();", "`sort` changes its value"),
+        ("return name.replace(\"a\", \"b\");", "=> `replaced` returns it"),
+        ("let all = l.map(|x| x.trim());", "`trim` changes its value"),
+        ("let s = trim(name);", "`trim` changes its value"),
+        ("for x in l.reverse() { logger.info(x); }", "`reverse` changes its value"),
+    ] {
+        let problems = warned(line);
+        assert!(problems.starts_with("warning main.rhai:3:") && problems.contains(expected), "{line}: {problems}");
+    }
+    for line in [
+        "l.sort();",
+        "let t = name; t.trim(); logger.info(t);",
+        "l.for_each(|x| x.trim());",
+        "let s = l.pop();",
+        "if l.len() > 0 { l.push(1); }",
+    ] {
+        assert_eq!(warned(line), "", "{line}");
+    }
+    assert_eq!(change("fn trim(x) { x }\nfn f(name) { let t = trim(name); }"), "");
+    let problems = Case::new("").when(BindingKind::Change, "labels.app.trim() == \"x\"", false).problems();
+    assert!(problems.contains("`trim` changes its value"), "{problems}");
+}
+
+#[test]
+fn loops_that_change_only_copies_are_told() {
+    let warned = |line: &str| change(&format!("fn f(spec, logger, patch) {{\n    let list = [#{{ a: 1 }}];\n    {line}\n}}"));
+    for line in ["for c in list { c.image = \"x\"; }", "for c in list { c.args.push(1); }", "for c in list { if spec.a { c.a += 1; } }"] {
+        let problems = warned(line);
+        assert!(problems.starts_with("warning main.rhai:3:") && problems.contains("`c` is a copy of the item"), "{line}: {problems}");
+    }
+    for line in [
+        "for c in list { c.image = \"x\"; patch.status.c = c; }",
+        "for (c, i) in list { list[i].image = \"x\"; logger.info(c.a); }",
+        "for c in list { let c = #{}; c.a = 1; }",
+        "for c in list { c.a = 1; let f = || c; f.call(); }",
+        "for c in list { c.a = 1; logger.info(`${c}`); }",
+        "for c in list { logger.info(c.a); }",
+    ] {
+        assert_eq!(warned(line), "", "{line}");
+    }
+}
+
+#[test]
+fn a_reduce_without_a_start_is_told() {
+    let warned = |line: &str| change(&format!("fn f(spec, logger) {{\n    logger.info({line});\n}}"));
+    for line in ["[\"a\"].reduce(|all, x| all + x)", "spec.list.reduce_rev(|all, x| all + x)"] {
+        let problems = warned(line);
+        assert!(
+            problems.starts_with("warning main.rhai:2:") && problems.contains("without a start begins with `()`"),
+            "{line}: {problems}"
+        );
+    }
+    for line in [
+        "[1].reduce(|all, x| all + x, 0)",
+        "[1].reduce(|all, x| if all == () { x } else { all + x })",
+        "[1].reduce(|all, x| (all ?? 0) + x)",
+    ] {
+        assert_eq!(warned(line), "", "{line}");
+    }
+}

@@ -25,10 +25,14 @@ fn now(native: &NativeCallContext<'_>) -> Result<Time, Thrown> {
     Ok(Time(Moment::utc(context.clock().now()).at))
 }
 
-/// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`. A time is returned unchanged.
+/// `time(text)`: the moment of an RFC 3339 text, such as a `creationTimestamp`; of a number, that many seconds after 1970. A time is returned
+/// unchanged.
 fn parse(given: &Dynamic) -> Result<Time, Thrown> {
     if let Some(time) = given.read_lock::<Time>() {
         return Ok(*time);
+    }
+    if let Some(seconds) = given.as_float().ok().or_else(|| given.as_int().ok().map(|integer| integer as f64)) {
+        return Ok(Time(Timestamp::UNIX_EPOCH).after(seconds)?);
     }
     Ok(Time(moment(&text("time", "the time", given)?).map_err(Failure::argument)?))
 }

@@ -127,7 +127,8 @@ pub(super) enum Wanted {
 }
 
 impl Groups {
-    fn of(locations: &CaptureLocations) -> Self {
+    /// Returns the positions that a search has found.
+    pub(super) fn of(locations: &CaptureLocations) -> Self {
         Self((0..locations.len()).map(|group| locations.get(group).map(|(start, end)| start..end)).collect())
     }
 

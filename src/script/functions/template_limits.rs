@@ -13,7 +13,7 @@ use crate::script::progress_hook;
 const MAX_WIDTH: usize = 100_000;
 
 /// The nesting of values that is looked at.
-const MAX_NESTING: usize = 128;
+pub(super) const MAX_NESTING: usize = 128;
 
 /// What an item of a list takes besides its text.
 const BYTES_PER_ITEM: usize = 32;
@@ -102,7 +102,7 @@ impl Object for Values {
 }
 
 /// Lets other scripts run, and checks that the call may continue.
-fn check() -> Result<(), Error> {
+pub(super) fn check() -> Result<(), Error> {
     if allocator::exceeded().is_some() {
         return Err(too_large());
     }
@@ -113,8 +113,13 @@ fn too_large() -> Error {
     Error::new(ErrorKind::InvalidOperation, "the result is larger than the call's limit of memory")
 }
 
+/// Checks that the call may hold this many bytes more.
+pub(super) fn fits(bytes: usize) -> Result<(), Error> {
+    if allocator::reserve(bytes) { Ok(()) } else { Err(too_large()) }
+}
+
 /// Returns the bytes of a value, but no more than about the limit of the call.
-fn size(value: &Value, level: usize) -> usize {
+pub(super) fn size(value: &Value, level: usize) -> usize {
     if let Some(text) = value.as_str() {
         return text.len();
     }

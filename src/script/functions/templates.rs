@@ -1,4 +1,4 @@
-//! `template(file, map)`: a file with Jinja syntax, rendered, and read as YAML.
+//! `template(file, map)`: a file with Jinja syntax, rendered, and read as YAML; and `template_text(text, map)`: a text, rendered.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 use serde_json::Value;
 
 use super::options::{json, text};
-use super::template_limits;
+use super::{template_filters, template_limits};
 use crate::object::yaml;
 use crate::script::allocator;
 use crate::script::bounded::{self, Parsed, Text};
@@ -23,11 +23,17 @@ use crate::script::template_files::Templates;
 const FUEL: u64 = 5_000_000;
 /// Limit of nested includes and macros: each takes native stack.
 const RECURSION: usize = 30;
+/// Limit of the bytes of a template that is no file: nothing interrupts its compilation.
+const MAX_TEXT: usize = 256 << 10;
 
 /// Registers the function.
 pub(crate) fn register(engine: &mut Engine) {
     engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic, values: Dynamic| template(&native, &file, &values));
     engine.register_fn("template", |native: NativeCallContext<'_>, file: Dynamic| template(&native, &file, &Dynamic::UNIT));
+    engine.register_fn("template_text", |native: NativeCallContext<'_>, text: Dynamic, values: Dynamic| {
+        template_text(&native, &text, &values)
+    });
+    engine.register_fn("template_text", |native: NativeCallContext<'_>, text: Dynamic| template_text(&native, &text, &Dynamic::UNIT));
 }
 
 /// `template(file, map)`: the objects of a template below the folder of scripts. One document gives its object, several give an array;
@@ -38,11 +44,7 @@ pub(crate) fn register(engine: &mut Engine) {
 fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
     let context = Context::of(native)?;
     let file = text("template", "the file", file)?;
-    let values = match json("template", values)? {
-        Value::Null => Value::Object(serde_json::Map::new()),
-        values @ Value::Object(_) => values,
-        _ => return Err(Failure::argument("`template`: the values must be a map").into()),
-    };
+    let values = values_of("template", values)?;
     let max = native.engine().max_string_size();
     let rendered = render(context.root(), context.templates(), &file, &values, max)
         .map_err(|message| allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused))?;
@@ -55,6 +57,48 @@ fn template(native: &NativeCallContext<'_>, file: &Dynamic, values: &Dynamic) ->
         several => several.iter().map(|Parsed(one)| convert::to_dynamic(one)).collect::<rhai::Array>().into(),
     })
 }
+
+fn values_of(function: &str, values: &Dynamic) -> Result<Value, Box<EvalAltResult>> {
+    match json(function, values)? {
+        Value::Null => Ok(Value::Object(serde_json::Map::new())),
+        values @ Value::Object(_) => Ok(values),
+        _ => Err(Failure::argument(format!("`{function}`: the values must be a map")).into()),
+    }
+}
+
+/// `template_text(text, map)`: a text with Jinja syntax, rendered to a text, with the same rules as `template`.
+///
+/// The text may come from an object, whose author must not read all files: it can include only the templates that scripts render.
+fn template_text(native: &NativeCallContext<'_>, template: &Dynamic, values: &Dynamic) -> Result<Dynamic, Box<EvalAltResult>> {
+    let context = Context::of(native)?;
+    let template = text("template_text", "the template", template)?;
+    if template.len() > MAX_TEXT {
+        return Err(Failure::argument(format!("`template_text`: a template has at most {MAX_TEXT} bytes")).into());
+    }
+    let values = values_of("template_text", values)?;
+    let mut rendered = Text::up_to(native.engine().max_string_size());
+    let environment = closed_environment(context.templates());
+    let result = environment
+        .template_from_str(&template)
+        .and_then(|template| template.render_captured_to(template_limits::context(template_value(&values)), &mut rendered).map(drop));
+    result.map_err(|error| {
+        let message = explain(TEXT, &error);
+        allocator::exceeded().map_or_else(|| Failure::host("template", message).into(), bounded::refused)
+    })?;
+    bounded::pause()?;
+    Ok(rendered.into_string().into())
+}
+
+/// Checks that a text can be parsed as a template.
+///
+/// # Errors
+/// The problem.
+pub(crate) fn check_text(template: &str) -> Result<(), String> {
+    closed_environment(&Arc::default()).template_from_str(template).map(drop).map_err(|error| explain(TEXT, &error))
+}
+
+/// The name of a template that is no file.
+const TEXT: &str = "text";
 
 /// Checks that a template exists and can be parsed.
 ///
@@ -74,13 +118,27 @@ fn render(root: &Path, templates: &Arc<Templates>, file: &str, values: &Value, m
     Ok(text.into_string())
 }
 
-fn environment(root: &Path, templates: &Arc<Templates>) -> Environment<'static> {
+/// Returns an environment that reads no files.
+fn closed_environment(templates: &Arc<Templates>) -> Environment<'static> {
+    let mut environment = limited_environment();
+    let templates = Arc::clone(templates);
+    environment.set_loader(move |name| Ok(templates.get(name).map(ToString::to_string)));
+    environment
+}
+
+fn limited_environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION);
     template_limits::set(&mut environment);
+    template_filters::add(&mut environment);
+    environment
+}
+
+fn environment(root: &Path, templates: &Arc<Templates>) -> Environment<'static> {
+    let mut environment = limited_environment();
     let (root, templates) = (root.to_owned(), Arc::clone(templates));
     environment.set_loader(move |name| {
         if let Some(text) = templates.get(name) {
@@ -118,7 +176,7 @@ fn explain(file: &str, error: &Error) -> String {
         (kind, None) => kind.to_string(),
     };
     match (error.name(), error.line()) {
-        (name, Some(line)) => format!("{}:{line}: {what}", name.unwrap_or(file)),
+        (name, Some(line)) => format!("{}:{line}: {what}", name.filter(|name| *name != "<string>").unwrap_or(file)),
         _ => what,
     }
 }

@@ -8,6 +8,7 @@ use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
 use crate::script::bounded::{self, Parsed};
+use crate::script::bytes::Bytes;
 use crate::script::script_error::Failure;
 use crate::script::{convert, digest};
 
@@ -20,7 +21,7 @@ const HASHED: usize = 64 << 10;
 pub(super) fn register(engine: &mut Engine) {
     module(engine, "yaml", [("parse", yaml_parse as Function), ("parse_all", yaml_parse_all), ("dump", yaml_dump)]);
     module(engine, "json", [("parse", json_parse as Function), ("dump", json_dump)]);
-    module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode)]);
+    module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode), ("decode_bytes", base64_bytes)]);
     // The language's own function would read any text.
     engine.register_fn("parse_json", |native: NativeCallContext<'_>, text: ImmutableString| placed(&native, json_parse(&text.into())));
     engine.register_fn("sha256", |text: Dynamic| sha256(&text));
@@ -82,9 +83,19 @@ fn json_dump(value: &Dynamic) -> Result<Dynamic, Thrown> {
     Ok(bounded::json_text(&json("json::dump", value)?).into())
 }
 
-/// `base64::encode(text)`: the bytes of the text in the standard alphabet, with padding, as Secrets have them.
+/// `base64::encode(value)`: a text or bytes in the standard alphabet, with padding, as Secrets have them.
 fn base64_encode(given: &Dynamic) -> Result<Dynamic, Thrown> {
-    Ok(STANDARD.encode(text("base64::encode", "the value", given)?).into())
+    let bytes = Bytes::of("base64::encode", "the value", given)?;
+    bounded::reserve(bytes.0.len().saturating_mul(4) / 3)?;
+    Ok(STANDARD.encode(&bytes.0).into())
+}
+
+/// `base64::decode_bytes(text)`: the bytes. Invalid base64 is an error.
+fn base64_bytes(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let encoded = text("base64::decode_bytes", "the value", given)?;
+    let decoded = STANDARD.decode(encoded.trim());
+    let bytes = decoded.map_err(|error| Thrown::from(Failure::host("parse", format!("`base64::decode_bytes`: {error}"))))?;
+    Ok(Dynamic::from(Bytes::from(bytes)))
 }
 
 /// `base64::decode(text)`: the text. Invalid base64 or UTF-8 is an error.

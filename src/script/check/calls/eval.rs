@@ -32,10 +32,30 @@ const CHANGING: [&str; 16] = [
 ];
 
 /// Methods that return a part of their list, or the list in another order.
-const SELECTING: [&str; 10] = ["copy", "filter", "extract", "drain", "retain", "to_array", "rev", "dedup", "split_off", "sorted"];
+const SELECTING: [&str; 19] = [
+    "copy",
+    "dedup",
+    "difference",
+    "drain",
+    "extract",
+    "filter",
+    "intersection",
+    "order",
+    "order_by",
+    "order_desc",
+    "retain",
+    "rev",
+    "reversed",
+    "sorted",
+    "sorted_by",
+    "split_off",
+    "to_array",
+    "unique",
+    "unique_by",
+];
 
 /// Methods that return an item of their list or map.
-const PICKING: [&str; 6] = ["find", "first", "last", "pop", "shift", "remove"];
+const PICKING: [&str; 8] = ["find", "first", "last", "max", "min", "pop", "remove", "shift"];
 
 impl<'a> Analysis<'a> {
     /// Returns what an expression may yield.
@@ -273,6 +293,8 @@ impl<'a> Analysis<'a> {
             "values" => Values::list(items),
             "map" => Values::list(results),
             "find_map" | "reduce" | "reduce_rev" => results.or(arguments.get(1).cloned().unwrap_or_else(Values::other)),
+            // The path may lead to parts of parts.
+            "get" if arguments.len() > 1 => Values::unknown(),
             "get" => match arguments.first().and_then(text_of) {
                 Some(key) => value.property(&key),
                 None => items.or(Values::other()),

@@ -1,0 +1,89 @@
+//! What the functions of the library share: their registration in modules, the limits of their results, and their errors.
+
+use rhai::{Dynamic, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+
+use crate::script::bounded;
+use crate::script::convert;
+use crate::script::declaration::Limit;
+use crate::script::functions::options::placed;
+use crate::script::script_error::Failure;
+
+pub(super) type Thrown = Box<EvalAltResult>;
+pub(super) type Native<'a> = NativeCallContext<'a>;
+pub(super) type Given = Result<Dynamic, Thrown>;
+
+/// The bytes of work between two checks of the clock.
+const BYTES_PER_PAUSE: usize = 64 << 10;
+
+/// Adds a function of one argument to a module.
+pub(super) fn one(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dynamic) -> Given) {
+    let call = move |native: Native<'_>, a: Dynamic| placed(&native, function(&native, &a));
+    FuncRegistration::new(name).set_into_module(module, call);
+}
+
+/// Adds a function of two arguments to a module.
+pub(super) fn two(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dynamic, &Dynamic) -> Given) {
+    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic| placed(&native, function(&native, &a, &b));
+    FuncRegistration::new(name).set_into_module(module, call);
+}
+
+/// Counts the work of a long function, and lets other scripts run between pieces of it.
+#[derive(Default)]
+pub(super) struct Pace(usize);
+
+impl Pace {
+    /// Counts work, as bytes that are looked at.
+    ///
+    /// # Errors
+    /// If the call must end.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Thrown> {
+        self.0 = self.0.saturating_add(bytes);
+        if self.0 < BYTES_PER_PAUSE {
+            return Ok(());
+        }
+        self.0 = 0;
+        bounded::pause()
+    }
+}
+
+/// Checks that a list may have this many items.
+///
+/// # Errors
+/// If it may not. The script cannot catch it.
+pub(super) fn may_have_items(native: &Native<'_>, count: usize) -> Result<(), Thrown> {
+    let max = native.engine().max_array_size();
+    if max > 0 && count > max { Err(bounded::refused(Limit::ArraySize)) } else { Ok(()) }
+}
+
+/// Checks that a text may have this many bytes, and that the call may hold them.
+///
+/// # Errors
+/// If it may not. The script cannot catch it.
+pub(super) fn may_have_bytes(native: &Native<'_>, count: usize) -> Result<(), Thrown> {
+    let max = native.engine().max_string_size();
+    if max > 0 && count > max { Err(bounded::refused(Limit::StringSize)) } else { bounded::reserve(count) }
+}
+
+/// Returns the error about an argument of a function.
+pub(super) fn wrong(function: &str, what: impl std::fmt::Display) -> Thrown {
+    Failure::argument(format!("`{function}`: {what}")).into()
+}
+
+/// Returns the error about a text that a function cannot read.
+pub(super) fn unreadable(function: &str, what: impl std::fmt::Display) -> Thrown {
+    Failure::host("parse", format!("`{function}`: {what}")).into()
+}
+
+/// Returns an integer argument that is not negative.
+///
+/// # Errors
+/// If it is something else.
+pub(super) fn count(function: &str, what: &str, value: &Dynamic) -> Result<usize, Thrown> {
+    let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| wrong(function, format!("{what} must be an integer that is not negative, not {}", shown(value))))
+}
+
+/// Returns the beginning of a value, for an error message.
+pub(super) fn shown(value: &Dynamic) -> String {
+    bounded::shortened(&convert::shown(value))
+}
