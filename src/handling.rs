@@ -14,6 +14,7 @@ pub mod breaker;
 pub mod cause;
 pub mod conclude;
 pub mod contradiction;
+pub mod definitions;
 pub mod echo;
 pub mod filter;
 pub mod finalizer;

@@ -9,6 +9,7 @@ mod dev;
 mod documents;
 mod init;
 mod mistakes;
+mod packaging;
 mod rbac;
 mod run;
 mod scenarios;

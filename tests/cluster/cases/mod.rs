@@ -10,6 +10,7 @@ mod fields;
 mod kinds;
 mod loops;
 mod metrics;
+mod packaging;
 mod peering;
 mod reload;
 mod replicas;
@@ -43,6 +44,7 @@ pub(crate) fn all() -> Vec<Case> {
         takeover::CASES,
         admission::CASES,
         peering::CASES,
+        packaging::CASES,
         replicas::CASES,
         scenarios::CASES,
         database::CASES,
