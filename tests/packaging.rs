@@ -159,7 +159,7 @@ fn what_would_not_run_is_refused_with_the_way_out() {
     let webhooks = refused(&["examples/17-admission"]);
     assert!(webhooks.contains("would not reach the webhooks of operator 'admission' through a Service"), "{webhooks}");
     assert!(webhooks.contains("service: {name: admission}"), "{webhooks}");
-    let several = refused(&["examples/01-minimal", "examples/03-exceptions"]);
+    let several = refused(&["examples/01-minimal", "examples/database"]);
     assert!(several.contains("`--name NAME`"), "{several}");
     let rights = refused(&["tests/mistakes/270-rights-that-cannot-be-known"]);
     assert!(rights.contains("its rights cannot be known"), "{rights}");

@@ -229,6 +229,9 @@ impl Work<'_> {
         self.remove(operators, account).await?;
         // Nobody adds finalizers any more.
         self.free(&kinds, account).await;
+        for title in named(&self.uninstaller.held_again(&kinds, &self.namespaces).await?) {
+            account.left.push(format!("{title}: the finalizer is there again, so an operator still runs"));
+        }
         for resource in self.uninstaller.select(&defined) {
             account.done.push(format!("kept the definition of {}.{} with its objects", resource.plural, resource.group));
         }

@@ -257,6 +257,19 @@ impl Uninstaller {
         }
     }
 
+    /// Returns the objects that have a finalizer shortly after all were freed: an operator puts it back at once.
+    ///
+    /// # Errors
+    /// If the objects cannot be listed.
+    pub async fn held_again(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> Result<Vec<Held>, Error> {
+        tokio::time::sleep(PAUSE).await;
+        let mut held = Vec::new();
+        for (resource, finalizer) in kinds {
+            held.extend(self.held(resource, namespaces, finalizer).await?);
+        }
+        Ok(held)
+    }
+
     /// Removes a finalizer from all objects of kinds, and returns the freed ones and those that are left, with the reasons.
     pub async fn free_all(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> (Vec<Held>, Vec<String>) {
         let (mut freed, mut left) = (Vec::new(), Vec::new());
