@@ -20,6 +20,7 @@ mod secrets;
 mod steps;
 mod takeover;
 mod trouble;
+mod uninstall;
 
 use crate::harness::Case;
 
@@ -45,6 +46,7 @@ pub(crate) fn all() -> Vec<Case> {
         admission::CASES,
         peering::CASES,
         packaging::CASES,
+        uninstall::CASES,
         replicas::CASES,
         scenarios::CASES,
         database::CASES,
