@@ -295,7 +295,7 @@ fn replace(directory: &Path, files: &BTreeMap<String, String>) -> Result<(), Pro
             drop(std::fs::remove_dir(directory.join(folder)));
         }
     }
-    let list: String = files.keys().map(|path| format!("{path}\n")).collect();
+    let list = files.keys().cloned().collect::<Vec<_>>().join("\n") + "\n";
     // The list comes first: whatever fails, the next package replaces what is there.
     for (path, text) in std::iter::once((MARK, &list)).chain(files.iter().map(|(path, text)| (path.as_str(), text))) {
         let path = directory.join(path);

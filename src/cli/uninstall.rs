@@ -130,12 +130,12 @@ impl Account {
     fn print(&self) -> u8 {
         let mut text = String::new();
         for line in &self.done {
-            text.push_str(&format!("{line}\n"));
+            text.extend([line, "\n"]);
         }
         if !self.left.is_empty() {
             text.push_str("left:\n");
             for line in &self.left {
-                text.push_str(&format!("  {line}\n"));
+                text.extend(["  ", line, "\n"]);
             }
         }
         if text.is_empty() {
@@ -164,13 +164,8 @@ async fn carry_out(options: &Options, operators: Vec<Operator>, namespaces: Vec<
     if let Err(error) = &done {
         print_error(&error.chain());
     }
-    match done {
-        Ok(true) => account.print(),
-        Ok(false) | Err(_) => {
-            account.print();
-            FAILURE
-        }
-    }
+    let code = account.print();
+    if matches!(done, Ok(true)) { code } else { FAILURE }
 }
 
 struct Work<'a> {
