@@ -20,6 +20,7 @@ use manifests::{Config, Manifests};
 
 mod apiserver;
 mod check;
+mod definitions;
 mod dev;
 mod diagnostics;
 mod exit_code;
@@ -30,6 +31,7 @@ mod init;
 mod manifests;
 mod memory;
 mod output;
+mod package;
 mod peering;
 mod rbac;
 mod replicas;
@@ -37,6 +39,7 @@ mod run;
 mod runtime;
 mod status;
 mod test;
+mod uninstall;
 
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.
 ///
@@ -79,6 +82,10 @@ enum Command {
     Check(check::Options),
     /// Print the service account, the roles and the bindings that operators need.
     Rbac(rbac::Options),
+    /// Write the documents that bring operators into a cluster: for kubectl, kustomize or Helm.
+    Package(package::Options),
+    /// Take operators out of a cluster, and free the objects that they hold.
+    Uninstall(uninstall::Options),
     /// Run the embedded API server alone, for kubectl and other clients.
     Apiserver(apiserver::Options),
 }
@@ -97,6 +104,8 @@ pub fn main() -> ExitCode {
         Some(Command::Test(options)) => test::run(&options),
         Some(Command::Check(options)) => check::run(&options),
         Some(Command::Rbac(options)) => rbac::run(&options),
+        Some(Command::Package(options)) => package::run(&options),
+        Some(Command::Uninstall(options)) => uninstall::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
     telemetry::flush(telemetry::AT_END);

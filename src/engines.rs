@@ -7,6 +7,7 @@ use std::time::Duration;
 pub mod activities;
 pub mod admission;
 pub mod background;
+pub mod definitions;
 pub mod deployment;
 pub mod effects;
 pub mod endpoints;
@@ -26,6 +27,7 @@ pub mod schedules;
 pub mod settling;
 pub mod status;
 pub mod tally;
+pub mod uninstall;
 
 pub use activities::{Activities, ActivityError};
 pub use background::BackgroundTasks;

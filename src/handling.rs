@@ -15,6 +15,7 @@ pub mod cause;
 pub mod conclude;
 pub mod contradiction;
 pub mod conversion;
+pub mod definitions;
 pub mod echo;
 pub mod filter;
 pub mod finalizer;

@@ -10,6 +10,7 @@ mod documents;
 mod init;
 mod limits_operator;
 mod mistakes;
+mod packaging;
 mod rbac;
 mod run;
 mod scenarios;

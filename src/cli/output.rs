@@ -18,6 +18,11 @@ pub(super) fn print_error_with_hint(problem: &str, hint: &str) {
     telemetry::write(&format!("error: {}\nhint: {}\n", printable(problem), printable(hint)));
 }
 
+/// Prints a warning of the command itself, and how to avoid it.
+pub(super) fn print_warning(warning: &str, hint: &str) {
+    telemetry::write(&format!("warning: {}\nhint: {}\n", printable(warning), printable(hint)));
+}
+
 /// Returns a text without credentials, and without characters that control the terminal. Its further lines are indented.
 fn printable(text: &str) -> String {
     match credentials::hidden(text) {

@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// The name of that Lease. Defaults to the name of the operator.
     #[arg(long, value_name = "NAME", requires = "leader_elect")]
     lease: Option<String>,
+    /// Also the rights for `run --apply-crds`.
+    #[arg(long, action = ArgAction::SetTrue)]
+    apply_crds: bool,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t = Output::Yaml)]
     output: Output,
@@ -77,7 +80,14 @@ pub(super) fn run(options: &Options) -> u8 {
         return FAILURE;
     }
     let Some(account) = account(options, &loaded.operators) else { return USAGE_ERROR };
-    let Some(needs) = needs(options, &loaded.operators, &scope) else { return FAILURE };
+    let Options { peering, standalone, leader_elect, lease, apply_crds, .. } = options;
+    let peering = match peering {
+        Some(name) => PeeringUse::Named(name.clone()),
+        None if *standalone => PeeringUse::Never,
+        None => PeeringUse::IfThere,
+    };
+    let asked = Asked { peering, leader_elect: *leader_elect, lease: lease.clone(), apply_crds: *apply_crds };
+    let Some(needs) = needs(&asked, &loaded.operators, &scope) else { return FAILURE };
     let rights = rights(&needs, &layout(&scope, &options.operator_namespace));
     let text = match options.output {
         Output::Yaml => roles::yaml(&account, &rights),
@@ -102,19 +112,26 @@ fn account(options: &Options, operators: &[Operator]) -> Option<Account> {
     Some(Account { name, namespace: options.operator_namespace.clone() })
 }
 
+/// What an operator is started with, as far as its rights depend on it.
+pub(super) struct Asked {
+    /// The peering objects.
+    pub peering: PeeringUse,
+    /// Whether replicas elect one of them.
+    pub leader_elect: bool,
+    /// The name of their Lease, if it is not that of the operator.
+    pub lease: Option<String>,
+    /// Whether the definitions of the manifests are applied.
+    pub apply_crds: bool,
+}
+
 /// Returns the needs of all operators, or reports what cannot be known.
-fn needs(options: &Options, operators: &[Operator], scope: &Scope) -> Option<Vec<Need>> {
+pub(super) fn needs(asked: &Asked, operators: &[Operator], scope: &Scope) -> Option<Vec<Need>> {
     let known = known_kinds::of(operators);
     let (mut needs, mut unresolved) = (Vec::new(), Vec::new());
     for operator in operators {
-        let lease = options.leader_elect.then(|| options.lease.clone().unwrap_or_else(|| operator.name.clone()));
+        let lease = asked.leader_elect.then(|| asked.lease.clone().unwrap_or_else(|| operator.name.clone()));
         let is_namespaced = matches!(scope, Scope::Namespaces(_));
-        let peering = match &options.peering {
-            Some(name) => PeeringUse::Named(name.clone()),
-            None if options.standalone => PeeringUse::Never,
-            None => PeeringUse::IfThere,
-        };
-        let circumstances = Circumstances { is_namespaced, peering, lease };
+        let circumstances = Circumstances { is_namespaced, peering: asked.peering.clone(), lease, applies_definitions: asked.apply_crds };
         let found = rights::needs(operator, &known, &circumstances);
         needs.extend(found.needs);
         unresolved.extend(found.unresolved);
@@ -127,7 +144,7 @@ fn needs(options: &Options, operators: &[Operator], scope: &Scope) -> Option<Vec
 }
 
 /// Returns where rights are needed. Namespaces of patterns are unknown.
-fn layout(scope: &Scope, home: &str) -> Layout {
+pub(super) fn layout(scope: &Scope, home: &str) -> Layout {
     let served = match scope {
         Scope::Namespaces(patterns) if patterns.iter().all(|pattern| pattern.exact().is_some()) => Some(namespace::exact(patterns)),
         Scope::Namespaces(_) | Scope::Cluster => None::<BTreeSet<String>>,

@@ -21,6 +21,7 @@ use crate::reactor::{Admission, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 
+use super::definitions::{self, DefinitionOptions};
 use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, USAGE_ERROR};
 use super::files::Files;
 use super::fleet::{Fleet, Step, Trigger};
@@ -72,6 +73,9 @@ pub(super) struct Options {
     /// Options of replicas.
     #[command(flatten)]
     pub replicas: ReplicaOptions,
+    /// Options of definitions.
+    #[command(flatten)]
+    pub definitions: DefinitionOptions,
     /// Options of logging.
     #[command(flatten)]
     pub logging: LoggingOptions,
@@ -228,6 +232,9 @@ async fn serve(
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
+    if definitions::apply(&options.definitions, &operators, config_of(options), clock.clone()).await.is_err() {
+        return FAILURE;
+    }
     let stop = Stop::new();
     let exit_timeouts = ExitTimeouts::default();
     for operator in &operators {
@@ -341,9 +348,12 @@ async fn listen(options: &Options, endpoints: &Endpoints) -> Result<Option<Serve
 }
 
 fn access(options: &Options) -> Access {
+    Access::of_process(config_of(options), ServerChoice::Declared)
+}
+
+fn config_of(options: &Options) -> config::Options {
     let Options { kubeconfig, context, .. } = options;
-    let options = config::Options { kubeconfig: kubeconfig.clone(), context: context.clone(), ..config::Options::default() };
-    Access::of_process(options, ServerChoice::Declared)
+    config::Options { kubeconfig: kubeconfig.clone(), context: context.clone(), ..config::Options::default() }
 }
 
 /// Stops everything at the first signal; ends the process at the second one, or when the exit timeout is over.

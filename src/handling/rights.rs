@@ -30,6 +30,8 @@ pub struct Need {
 pub enum Purpose {
     /// To notice new kinds and namespaces.
     Discovery,
+    /// To apply the definitions of the manifest.
+    Definitions,
     /// To post Events.
     Events,
     /// To be paused by other operators.

@@ -18,6 +18,8 @@ pub struct AdmissionServer {
     pub path: Option<String>,
     /// The host that the API server connects to.
     pub host: Option<String>,
+    /// The Service through which the API server connects, in place of a host.
+    pub service: Option<ServiceName>,
     /// Whether it uses plain HTTP.
     pub insecure: bool,
     /// The certificate and its authority.
@@ -58,6 +60,17 @@ pub struct SecretName {
     pub name: String,
     /// The namespace; `None` for that of the credentials.
     pub namespace: Option<String>,
+}
+
+/// The name of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceName {
+    /// The name.
+    pub name: String,
+    /// The namespace; `None` for that of the credentials.
+    pub namespace: Option<String>,
+    /// The port of the Service; `None` for 443.
+    pub port: Option<u16>,
 }
 
 /// How certificates of clients are verified.
@@ -113,12 +126,13 @@ const KINDS: [(&str, ServerKind); 7] = [
     ("autoTunnel", ServerKind::AutoTunnel),
 ];
 
-const SERVER_KEYS: [&str; 19] = [
+const SERVER_KEYS: [&str; 20] = [
     "kind",
     "addr",
     "port",
     "path",
     "host",
+    "service",
     "insecure",
     "cadata",
     "cafile",
@@ -148,26 +162,21 @@ pub fn read(reader: &Reader, item: &Item<'_>) -> Option<AdmissionServer> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let hint = format!("`kind` is one of {}", words.join(", "));
     let kind = reader.required(&fields, "kind", &hint).and_then(|item| reader.word(&item, &words)).and_then(kind_of);
-    let port = fields.get("port").and_then(|item| {
-        let port = reader.whole(&item, 1)?;
-        let narrow = u16::try_from(port).ok();
-        if narrow.is_none() {
-            reader.error_with(&item, "`port` must be at most 65535", "write a port from 1 to 65535, or leave it out for a free one");
-        }
-        narrow
-    });
+    let port = fields.get("port").and_then(|item| port(reader, &item, "leave it out for a free one"));
     let mut file_check_interval = Duration::from_mins(1);
     reader.set(&fields, "fileCheckInterval", &mut file_check_interval, Reader::duration);
     if let Some(item) = fields.get("fileCheckInterval").filter(|_| file_check_interval.is_zero()) {
         reader.error_with(&item, "`fileCheckInterval` must be longer than 0", "leave it out for one minute");
     }
     check_certificate(reader, &fields);
+    check_service(reader, &fields);
     Some(AdmissionServer {
         kind: kind?,
         addr: text("addr"),
         port,
         path: text("path"),
         host: text("host"),
+        service: fields.get("service").and_then(|item| service(reader, &item)),
         insecure: reader.flag(&fields, "insecure").unwrap_or(false),
         certificate: Certificate {
             cadata: text("cadata"),
@@ -208,6 +217,40 @@ fn check_certificate(reader: &Reader, fields: &Fields<'_>) {
     if fields.get("insecure").is_some_and(|item| item.node.to_value() == serde_json::Value::Bool(true)) {
         reader.error_with(&secret, "an insecure server has no certificate to keep in a `secret`", "leave one of them out");
     }
+}
+
+/// Reports options that contradict a Service.
+fn check_service(reader: &Reader, fields: &Fields<'_>) {
+    let Some(service) = fields.get("service") else { return };
+    if fields.get("host").is_some() {
+        reader.error_with(&service, "the API server connects either to a `service` or to a `host`", "leave one of them out");
+    }
+    if fields.get("insecure").is_some_and(|item| item.node.to_value() == serde_json::Value::Bool(true)) {
+        reader.error_with(&service, "the API server calls a `service` by TLS only", "leave `insecure` out");
+    }
+}
+
+fn port(reader: &Reader, item: &Item<'_>, way_out: &str) -> Option<u16> {
+    let port = reader.whole(item, 1)?;
+    let narrow = u16::try_from(port).ok();
+    if narrow.is_none() {
+        reader.error_with(item, "`port` must be at most 65535", format!("write a port from 1 to 65535, or {way_out}"));
+    }
+    narrow
+}
+
+fn service(reader: &Reader, item: &Item<'_>) -> Option<ServiceName> {
+    let fields = reader.fields(item, "the Service of webhooks", &["name", "namespace", "port"])?;
+    let name = reader.required(&fields, "name", "write such as `service: {name: my-operator}`");
+    let name = name.and_then(|item| named(reader, &item));
+    let namespace = fields.get("namespace").map(|item| named(reader, &item));
+    let port = fields.get("port").map(|item| port(reader, &item, "leave it out for 443"));
+    // What has a mistake was reported.
+    Some(ServiceName {
+        name: name?,
+        namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?,
+        port: port.map_or(Some(None), |port| port.map(Some))?,
+    })
 }
 
 fn secret(reader: &Reader, item: &Item<'_>) -> Option<SecretName> {

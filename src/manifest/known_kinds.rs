@@ -11,8 +11,13 @@ use crate::object::{Resource, Selector};
 
 /// Returns the kinds in the `crds` files of the operators, then the built-in ones, in all their versions.
 pub fn of(operators: &[Operator]) -> Vec<Resource> {
+    defined_by(operators).into_iter().chain(builtin_kinds::all().iter().map(built_in)).collect()
+}
+
+/// Returns the kinds in the `crds` files of the operators, in all their versions.
+pub fn defined_by(operators: &[Operator]) -> Vec<Resource> {
     let files: BTreeSet<_> = operators.iter().flat_map(|operator| &operator.crds).collect();
-    files.into_iter().flat_map(|file| defined(file)).chain(builtin_kinds::all().iter().map(built_in)).collect()
+    files.into_iter().flat_map(|file| defined(file)).collect()
 }
 
 /// Returns the groups and plural names of the known kinds that a selector selects in any version.

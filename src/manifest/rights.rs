@@ -14,7 +14,7 @@ use crate::script::rights::{AllowedKind, AllowedResource, AllowedRule};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::operator::Operator;
-use super::scripts;
+use super::{known_kinds, scripts};
 
 pub mod roles;
 
@@ -27,6 +27,8 @@ pub struct Circumstances {
     pub peering: PeeringUse,
     /// The name of the Lease by which one of its replicas is chosen.
     pub lease: Option<String>,
+    /// Whether it applies the definitions in `spec.crds` at its start.
+    pub applies_definitions: bool,
 }
 
 /// Which peering objects an operator uses.
@@ -54,6 +56,7 @@ pub struct Needs {
 pub fn needs(operator: &Operator, known: &[Resource], circumstances: &Circumstances) -> Needs {
     let mut collector = Collector { operator, known, found: Needs::default(), told: BTreeSet::new() };
     collector.engine(circumstances);
+    collector.definitions(circumstances);
     collector.handlers();
     collector.reconciles();
     collector.owners();
@@ -170,6 +173,15 @@ impl Collector<'_> {
             for (group, plural) in [("", "pods"), ("apps", "replicasets"), ("apps", "deployments")] {
                 self.need(Purpose::Trials, Reach::Home, (group, plural), &["get"], None);
             }
+        }
+    }
+
+    fn definitions(&mut self, circumstances: &Circumstances) {
+        if circumstances.applies_definitions {
+            let defined = known_kinds::defined_by(std::slice::from_ref(self.operator));
+            let names: BTreeSet<String> = defined.iter().map(|kind| format!("{}.{}", kind.plural, kind.group)).collect();
+            let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
+            self.need(Purpose::Definitions, Reach::Everywhere, definitions, &["get", "create", "patch"], Some(&names));
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::handling::Lifecycle;
 use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage};
 
-use super::admission::{self, AdmissionServer, SecretName};
+use super::admission::{self, AdmissionServer, SecretName, ServiceName};
 use super::canary;
 use super::reader::{Item, Reader};
 use super::settings::{Breaker, Settings};
@@ -172,6 +172,7 @@ fn server(server: &AdmissionServer) -> Value {
         port,
         path,
         host,
+        service,
         insecure,
         certificate,
         secret,
@@ -210,6 +211,15 @@ fn server(server: &AdmissionServer) -> Value {
             tree["secret"]["namespace"] = json!(namespace);
         }
     }
+    if let Some(ServiceName { name, namespace, port }) = service {
+        tree["service"] = json!({ "name": name });
+        if let Some(namespace) = namespace {
+            tree["service"]["namespace"] = json!(namespace);
+        }
+        if let Some(port) = port {
+            tree["service"]["port"] = json!(port);
+        }
+    }
     if let Some(port) = port {
         tree["port"] = json!(port);
     }
@@ -239,7 +249,7 @@ mod tests {
         let others = "{process: {ultimateExitingTimeout: null}, posting: {level: warning, reportingComponent: me}, \
             peering: {clusterwide: true, lifetime: 90s}, watching: {serverTimeout: 10m, reconnectBackoff: 250ms}, \
             queueing: {workerLimit: 3, errorDelays: [100ms, 2s], breaker: {cycles: 9, period: 1m, maxDelay: 2s, condition: Looping}}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
-            admission: {server: {kind: server, port: 8443, extraSans: [a.b], secret: {name: s, namespace: n}}, managed: a.b.c, derivedConditions: false}, \
+            admission: {server: {kind: server, port: 8443, extraSans: [a.b], secret: {name: s, namespace: n}, service: {name: w, port: 8443}}, managed: a.b.c, derivedConditions: false}, \
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \

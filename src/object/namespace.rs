@@ -38,6 +38,11 @@ enum Token {
 }
 
 impl Pattern {
+    /// Returns the text of the pattern.
+    pub fn as_str(&self) -> &str {
+        self.text.trim()
+    }
+
     /// Returns the pattern of a text with globs. Every text is valid.
     pub fn of_globs(text: &str) -> Self {
         let catch_all = text.trim_start().starts_with('!').then_some("*");

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kopfd::engines::admission::memos::NothingWatched;
 use kopfd::engines::admission::reviewer::{ReviewRevision, ReviewedBody, ReviewerParts};
-use kopfd::engines::admission::server::{ClientVerification, Server, ServerOptions};
+use kopfd::engines::admission::server::{ClientVerification, Route, Server, ServerOptions};
 use kopfd::engines::admission::{RequestPeer, Reviewer, Reviewers, client_config};
 use kopfd::engines::{EventStream, Scripts};
 use kopfd::handling::admission::configuration::{self, ConfigurationKind, Naming, Situation};
@@ -198,7 +198,7 @@ async fn ask(reviewer: Arc<Reviewer>, path: &str, input: &Value) -> (u16, Option
         addr: Some("127.0.0.1".to_owned()),
         port: None,
         path: String::new(),
-        host: "localhost".to_owned(),
+        route: Route::Host("localhost".to_owned()),
         dump: None,
         verification: ClientVerification::None,
     };

@@ -40,12 +40,50 @@ pub struct ServerOptions {
     pub port: Option<u16>,
     /// The prefix of the paths.
     pub path: String,
-    /// The host that the API server connects to.
-    pub host: String,
+    /// How the API server reaches it.
+    pub route: Route,
     /// The file that the current authorities are written to.
     pub dump: Option<PathBuf>,
     /// The clients' certificates.
     pub verification: ClientVerification,
+}
+
+/// How the API server reaches a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// At the port that it listens on, of this host.
+    Host(String),
+    /// Through a Service.
+    Service {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its port; `None` for 443.
+        port: Option<u16>,
+    },
+}
+
+impl Route {
+    /// Returns the host that the server's certificate must name.
+    pub fn host(&self) -> String {
+        match self {
+            Self::Host(host) => host.clone(),
+            Self::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
+        }
+    }
+
+    fn target(&self, is_insecure: bool, listening: u16, path: &str) -> Target {
+        match self {
+            Self::Host(host) => Target::Url(url(is_insecure, host, listening, path)),
+            Self::Service { namespace, name, port } => Target::Service {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                port: *port,
+                path: path.trim_end_matches('/').to_owned(),
+            },
+        }
+    }
 }
 
 /// Which certificates clients must have.
@@ -188,7 +226,7 @@ impl Opened {
         let bound = bind(options.addr.as_deref(), port, tls.as_ref().map(|(tls, _)| tls)).await;
         let listener =
             bound.map_err(|source| ServerError::Bind { address: format!("{address}, port {port}"), source })?.with_limits(LIMITS);
-        let target = Target::Url(url(tls.is_none(), &options.host, listener.address().port(), &options.path));
+        let target = options.route.target(tls.is_none(), listener.address().port(), &options.path);
         write_authorities(options.dump.as_deref(), authorities.as_deref())?;
         Ok(Self { config: watch::Sender::new(ClientConfig { target, authorities }), options, listener, tls })
     }
@@ -251,4 +289,21 @@ async fn bind(host: Option<&str>, port: u16, tls: Option<&ServerTls>) -> io::Res
         }
     }
     Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_has_the_name_by_which_the_api_server_verifies_the_certificate() {
+        let service = |port| Route::Service { namespace: "ops".to_owned(), name: "hooks".to_owned(), port };
+        assert_eq!(service(None).host(), "hooks.ops.svc");
+        let target = |port, path: &str| {
+            let config = ClientConfig { target: service(port).target(false, 9443, path), authorities: None };
+            config.of_webhook("fn")["service"].to_string()
+        };
+        assert_eq!(target(None, ""), r#"{"name":"hooks","namespace":"ops","path":"/fn"}"#);
+        assert_eq!(target(Some(8443), "/a/"), r#"{"name":"hooks","namespace":"ops","path":"/a/fn","port":8443}"#);
+    }
 }

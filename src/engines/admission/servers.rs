@@ -9,14 +9,14 @@ use tracing::info;
 
 use super::certificates::{CertificateProblem, Keeper, hosts, names};
 use super::client_config::{ClientConfig, accessible};
-use super::detection::{self, Route};
+use super::detection;
 use super::reviewer::Reviewer;
 use super::reviewers::{Listed, Reviewers};
-use super::server::{ClientVerification, Server, ServerError, ServerOptions};
+use super::server::{ClientVerification, Route, Server, ServerError, ServerOptions};
 use super::tunnel::{Tunnel, TunnelError, TunnelOptions};
 use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
-use crate::manifest::admission::{AdmissionServer, Verification};
+use crate::manifest::admission::{AdmissionServer, ServiceName, Verification};
 
 /// The address of servers behind tunnels: nobody else connects to them.
 const TUNNELLED: &str = "127.0.0.1";
@@ -95,8 +95,8 @@ impl Servers {
             running
         } else {
             let started = match detection::detect(settings.kind, client).await {
-                Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
-                Route::Tunnel => Running::start_tunnelled(settings).await?,
+                detection::Route::Direct(host) => Running::start(settings, host, (client, reviewer.operator()), clock).await?,
+                detection::Route::Tunnel => Running::start_tunnelled(settings).await?,
             };
             let running = Arc::new(started);
             entries.push(Entry { settings: settings.clone(), running: Arc::downgrade(&running) });
@@ -115,19 +115,28 @@ impl Running {
         (client, operator): (&Client, &str),
         clock: &Clock,
     ) -> Result<Self, ServersError> {
-        let host = settings.host.clone().or_else(|| host.map(str::to_owned)).unwrap_or_else(|| accessible(settings.addr.as_deref()));
+        let route = match &settings.service {
+            Some(ServiceName { name, namespace, port }) => Route::Service {
+                namespace: namespace.clone().unwrap_or_else(|| client.default_namespace()),
+                name: name.clone(),
+                port: *port,
+            },
+            None => Route::Host(
+                settings.host.clone().or_else(|| host.map(str::to_owned)).unwrap_or_else(|| accessible(settings.addr.as_deref())),
+            ),
+        };
         let verification = verification(&settings.verification)?;
         let keeper = if settings.insecure {
             None
         } else {
-            let names = names(&hosts(settings, &host));
+            let names = names(&hosts(settings, &route.host()));
             Some(Keeper::open(settings, names, (client, operator), clock.clone()).await?)
         };
         let options = ServerOptions {
             addr: settings.addr.clone(),
             port: settings.port,
             path: settings.path.clone().unwrap_or_default(),
-            host,
+            route,
             dump: settings.certificate.cadump.as_ref().map(PathBuf::from),
             verification,
         };
@@ -146,7 +155,7 @@ impl Running {
         let addr = settings.addr.clone().unwrap_or_else(|| TUNNELLED.to_owned());
         let path = settings.path.clone().unwrap_or_default();
         let options = ServerOptions {
-            host: accessible(Some(&addr)),
+            route: Route::Host(accessible(Some(&addr))),
             addr: Some(addr),
             port: settings.port,
             path: path.clone(),

@@ -61,6 +61,7 @@ pub fn rules_text(rules: &[Rule]) -> String {
 fn remark(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Discovery => "To notice new kinds and namespaces.",
+        Purpose::Definitions => "To apply the definitions of its kinds.",
         Purpose::Events => "To post Events.",
         Purpose::Peering => "To pause and be paused by other operators.",
         Purpose::Election => "To let one of several replicas work.",

@@ -12,6 +12,7 @@ mod kinds;
 mod limits;
 mod loops;
 mod metrics;
+mod packaging;
 mod peering;
 mod reload;
 mod replicas;
@@ -21,6 +22,7 @@ mod secrets;
 mod steps;
 mod takeover;
 mod trouble;
+mod uninstall;
 
 use crate::harness::Case;
 
@@ -47,6 +49,8 @@ pub(crate) fn all() -> Vec<Case> {
         admission::CASES,
         conversion::CASES,
         peering::CASES,
+        packaging::CASES,
+        uninstall::CASES,
         replicas::CASES,
         scenarios::CASES,
         database::CASES,

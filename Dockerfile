@@ -1,0 +1,31 @@
+# The image of kopfd, without an operator: manifests and scripts are mounted (see docs/deployment.md), or copied by an image that begins
+# with `FROM` this one.
+#
+#   docker build -t registry.example.com/kopfd:0.1.0 .
+#   docker buildx build --platform linux/amd64,linux/arm64 --push -t registry.example.com/kopfd:0.1.0 .
+#
+# The paths, the compiler and the lock file are fixed, and nothing of the time or of the machine gets into the binary: the same sources on
+# the same base images make the same file.
+FROM rust:1.95-trixie AS build
+# The bindings of aws-lc and mimalloc are built from C.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends cmake \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /kopfd
+COPY . .
+ENV CARGO_INCREMENTAL=0 \
+    SOURCE_DATE_EPOCH=0
+# Each platform has its own cache of builds.
+ARG TARGETARCH
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/kopfd/target,id=kopfd-target-${TARGETARCH} \
+    cargo build --release --locked --bin kopfd \
+    && install -D -m 0755 target/release/kopfd /out/usr/local/bin/kopfd
+
+# glibc, libgcc, certificates of public authorities and time zones; neither a shell nor a package manager.
+FROM gcr.io/distroless/cc-debian13:nonroot
+COPY --from=build /out/ /
+# The user `nonroot` of the base image, by number, so that `runAsNonRoot` can be checked.
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/kopfd"]
+CMD ["run"]

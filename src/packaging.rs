@@ -1,0 +1,19 @@
+//! The documents that bring an operator into a cluster: its namespace, definitions, rights, files, Deployment, and what belongs to it.
+//!
+//! `package` is what is packaged; `workload` has the objects, `files` the files of the operator as they are mounted, `form` the folders of the
+//! three forms, and `yaml` the writer. Nothing here asks a cluster.
+
+pub mod files;
+mod form;
+mod grace;
+mod janitor;
+mod package;
+pub mod webhooks;
+mod workload;
+mod yaml;
+
+pub use files::FileTree;
+pub use form::{Form, MARK, arrange, stream};
+pub use grace::grace;
+pub use package::{DIRECTORY, Files, MountedSecret, Package, RELEASE_NAMESPACE};
+pub use webhooks::WebhookService;
