@@ -71,7 +71,8 @@ fn written(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("deploy");
     let told = printed(&[arguments, &["-o", directory.to_str().unwrap()]].concat());
-    let files = files(&directory).into_iter().map(|(name, text)| format!("=== {name}\n{text}")).collect::<String>();
+    let files: Vec<String> = files(&directory).into_iter().map(|(name, text)| format!("=== {name}\n{text}")).collect();
+    let files = files.concat();
     (files + "=== told\n" + &told).replace(directory.to_str().unwrap(), "DIR").replace(env!("CARGO_PKG_VERSION"), "VERSION")
 }
 

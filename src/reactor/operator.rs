@@ -54,7 +54,7 @@ const POSTING_TIMEOUT: Duration = Duration::from_secs(3);
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Serves an operator until the stop is requested: first its startup, then the login and the watches, and its cleanup last. A request to
-/// reload it before it watches is answered with [`ReloadError::Starting`].
+/// reload it before it watches is answered with [`reload::ReloadError::Starting`].
 ///
 /// # Errors
 /// If its scripts cannot be installed, a startup or cleanup handler fails, or the login or the discovery fails at the start. An operator
