@@ -26,6 +26,15 @@ fn the_roles_of_the_database_are_those_of_its_deployment() {
 }
 
 #[test]
+fn the_roles_of_the_kustomize_example_are_the_derived_ones() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/kustomize/example");
+    let manifest = folder.join("operator.yaml");
+    let options = ["--service-account", "operator", "--operator-namespace", "greetings", "--leader-elect", "--standalone"];
+    let printed = kopfd(&[&["rbac", manifest.to_str().unwrap()][..], &options].concat());
+    assert_eq!(std::fs::read_to_string(folder.join("rights.yaml")).unwrap(), text(&printed.stdout), "{}", text(&printed.stderr));
+}
+
+#[test]
 fn a_namespaced_operator_gets_roles_and_the_names_that_are_asked_for() {
     let options = ["-n", "a", "-n", "b", "--service-account", "robot", "--leader-elect", "--output", "json"];
     let printed = kopfd(&[&["rbac", "examples/database/operator.yaml"][..], &options].concat());

@@ -14,6 +14,8 @@ pub(crate) const CASES: &[Case] = cases![
     a_base_for_kustomize_is_built_and_accepted,
     a_chart_passes_the_lint_and_is_accepted,
     a_pod_with_privileges_is_not_accepted,
+    the_generic_base_is_accepted,
+    the_generic_chart_is_accepted,
 ];
 
 /// The fields of a service monitor that are used: unknown ones are refused.
@@ -181,6 +183,74 @@ fn a_chart_passes_the_lint_and_is_accepted(context: &TestContext<'_>) {
         (&deployment["spec"]["replicas"], &pod["containers"][0]["image"], &pod["nodeSelector"]["disk"]),
         (&json!(1), &json!("other:2"), &json!("ssd"))
     );
+}
+
+fn manifests(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests").join(name)
+}
+
+fn the_generic_base_is_accepted(context: &TestContext<'_>) {
+    let restricted = Restricted::new(context);
+    let overlay = context.directory().join("overlay");
+    std::fs::create_dir_all(&overlay).expect("the directory of the case can be written");
+    // kustomize reads what is below and beside the overlay.
+    let copied = |from: &str, to: &Path| {
+        std::fs::create_dir_all(to).expect("the directory of the case can be written");
+        for entry in std::fs::read_dir(manifests(from)).expect("the manifests are there").map(|entry| entry.expect("an entry").path()) {
+            let text = std::fs::read_to_string(&entry).expect("a file of text").replace("greetings", &restricted.namespace);
+            std::fs::write(to.join(entry.file_name().expect("a file has a name")), text).expect("the directory can be written");
+        }
+    };
+    copied("kustomize/base", &overlay.join("base"));
+    copied("kustomize/example", &overlay.join("example"));
+    let objects = restricted.accepted(&printed(tool("kustomize").arg("build").arg(overlay.join("example"))));
+    let kinds = restricted.check(&objects);
+    let expected = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "Deployment",
+        "Namespace",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
+        "ServiceAccount",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+/// Values for the generic chart.
+const VALUES: &str = "files:
+  operator.yaml: |
+    apiVersion: kopfd.dev/v1
+    kind: Operator
+    metadata: {name: greetings}
+    spec: {resources: [{resource: v1/configmaps, script: lib/greeting.rhai, handlers: [{on: create, fn: greet}]}]}
+  lib/greeting.rhai: |
+    fn greet(name) { return `{{ name }}`; }
+clusterRules:
+  - {apiGroups: [''], resources: [configmaps], verbs: [list, watch, patch]}
+";
+
+fn the_generic_chart_is_accepted(context: &TestContext<'_>) {
+    let restricted = Restricted::new(context);
+    let (chart, values) = (manifests("chart"), context.directory().join("values.yaml"));
+    std::fs::write(&values, VALUES).expect("the directory of the case can be written");
+    let linted = printed(tool("helm").args(["lint", "--strict"]).arg(&chart).arg("--values").arg(&values));
+    assert!(linted.contains("0 chart(s) failed"), "{linted}");
+    let render = |options: &[&str]| {
+        let mut command = tool("helm");
+        command.args(["template", "greetings"]).arg(&chart).args(["--namespace", &restricted.namespace]);
+        printed(command.args(["--kube-version", "1.36.0"]).arg("--values").arg(&values).args(options))
+    };
+    let objects = restricted.accepted(&render(&[]));
+    let expected =
+        ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "PodDisruptionBudget", "Role", "RoleBinding", "ServiceAccount"];
+    assert_eq!(restricted.check(&objects), expected);
+    let map = objects.iter().find(|object| object["kind"] == "ConfigMap").expect("there is a ConfigMap");
+    assert_eq!(map["data"]["lib__greeting.rhai"], "fn greet(name) { return `{{ name }}`; }\n", "templates in files are not evaluated");
+    let one = restricted.accepted(&render(&["--set", "replicas=1,clusterRules=null,namespaces={a,b}"]));
+    assert_eq!(restricted.check(&one), ["ConfigMap", "Deployment", "ServiceAccount"]);
 }
 
 fn a_pod_with_privileges_is_not_accepted(context: &TestContext<'_>) {
