@@ -14,6 +14,7 @@ mod loops;
 mod metrics;
 mod packaging;
 mod peering;
+mod pod;
 mod reload;
 mod replicas;
 mod sameness;
@@ -52,6 +53,7 @@ pub(crate) fn all() -> Vec<Case> {
         packaging::CASES,
         uninstall::CASES,
         replicas::CASES,
+        pod::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,

@@ -266,6 +266,12 @@ impl ApiServer {
         format!("https://127.0.0.1:{}", self.port)
     }
 
+    /// Returns the certificate of the server with that of its authority, which it has made itself.
+    pub(crate) fn certificate(&self) -> String {
+        let file = self.directory.join(format!("{}-certificates", self.title)).join("apiserver.crt");
+        fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+    }
+
     /// Returns the file with the administrator's access to this server.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join(format!("{}.kubeconfig", self.title))
