@@ -60,20 +60,21 @@ pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease:
         Scope::Namespaces(_) => Some(served(client, scope).await),
     };
     let layout = Layout { served, home: client.default_namespace() };
-    let mut wanted = rights(&needs, &layout);
+    let mut found = compare(client, &rights(&needs, &layout)).await?;
     if !operator.settings.peering.mandatory {
-        leave_out_missing_peerings(client, &mut wanted).await;
+        leave_out_absent_peerings(client, &mut found.missing).await;
     }
-    compare(client, &wanted).await
+    Ok(found)
 }
 
 /// Removes the rights for peerings whose kinds the cluster does not have: without them the operator works alone.
-async fn leave_out_missing_peerings(client: &Client, wanted: &mut Rights) {
+async fn leave_out_absent_peerings(client: &Client, missing: &mut Rights) {
     let is_peering = |purpose: &Purpose| *purpose == Purpose::Peering;
-    let groups: BTreeSet<String> = wanted.iter().filter(|(_, purpose)| is_peering(purpose)).map(|(right, _)| right.group.clone()).collect();
+    let groups: BTreeSet<String> =
+        missing.iter().filter(|(_, purpose)| is_peering(purpose)).map(|(right, _)| right.group.clone()).collect();
     for group in groups {
         if discovery::rescan(client, &group).await.is_ok_and(|scan| scan.resources.is_empty()) {
-            wanted.retain(|right, purpose| !is_peering(purpose) || right.group != group);
+            missing.retain(|right, purpose| !is_peering(purpose) || right.group != group);
         }
     }
 }
