@@ -55,6 +55,8 @@ pub(crate) struct Launch {
 pub(crate) struct Operator {
     process: Process,
     engine: Engine,
+    /// The length of the log at its start: the operators of a case share the log.
+    log_before: usize,
 }
 
 impl Operator {
@@ -88,7 +90,8 @@ impl Operator {
             Engine::Kopfd => "kopfd",
             Engine::Kopf => "kopf",
         };
-        Self { process: Process::start(title, &mut command, &launch.log), engine: launch.engine }
+        let log_before = std::fs::read(&launch.log).map_or(0, |log| String::from_utf8_lossy(&log).len());
+        Self { process: Process::start(title, &mut command, &launch.log), engine: launch.engine, log_before }
     }
 
     /// Kills the operator.
@@ -128,7 +131,8 @@ impl Operator {
         eventually("the operator tells its address", TIMEOUT, || {
             self.expect_running();
             let log = self.log();
-            let told = log.lines().find_map(|line| line.split_once("Probes are answered at ")?.1.split_once('('));
+            let own = log.get(self.log_before..).unwrap_or_default();
+            let told = own.lines().find_map(|line| line.split_once("Probes are answered at ")?.1.split_once('('));
             told.map(|(_, rest)| rest.split(')').next().unwrap_or_default().to_owned())
         })
     }
