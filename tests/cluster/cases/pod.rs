@@ -45,8 +45,16 @@ fn replace_files(mounted: &Path, name: &str, files: &[(&str, &str)]) {
 }
 
 fn an_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
-    if !output(Command::new("unshare").args(["--map-root-user", "--mount", "true"])).status.success() {
-        println!("skipped: this machine permits no mounts of one's own");
+    let mounted = context.directory().join("account");
+    fs::create_dir_all(&mounted).expect("the directory of the case can be written");
+    let in_a_pod = || {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", AS_IN_A_POD, "sh"]).arg(&mounted);
+        command
+    };
+    let tried = output(in_a_pod().arg("true"));
+    if !tried.status.success() {
+        println!("skipped: this machine permits no mounts of one's own: {}", String::from_utf8_lossy(&tried.stderr).trim());
         return;
     }
     let kind = context.thing();
@@ -75,7 +83,6 @@ fn an_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
         (account, token)
     });
     let authority = cluster.api_server().certificate();
-    let mounted = context.directory().join("account");
     let namespace = context.namespace.clone();
     let put = |name: &str, token: &str| {
         replace_files(&mounted, name, &[("token", token), ("ca.crt", &authority), ("namespace", &namespace)]);
@@ -84,8 +91,7 @@ fn an_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
 
     let url = cluster.api_server().url();
     let (host, port) = url.trim_start_matches("https://").split_once(':').expect("the address has a port");
-    let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--mount", "sh", "-c", AS_IN_A_POD, "sh"]).arg(&mounted);
+    let mut command = in_a_pod();
     command.arg(&cluster.tools().kopfd).arg("run").arg(&file).args(["-n", &namespace, "--standalone"]);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.envs([("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port), ("KOPFD_POD", "pod-0")]);
