@@ -20,6 +20,7 @@ use manifests::{Config, Manifests};
 
 mod apiserver;
 mod check;
+mod cluster_options;
 mod definitions;
 mod dev;
 mod diagnostics;

@@ -28,6 +28,7 @@ pub mod fingerprint;
 pub mod known_kinds;
 pub mod load;
 pub mod operator;
+pub(crate) mod paths;
 pub mod ranges;
 pub mod reader;
 pub mod rights;

@@ -1,7 +1,6 @@
 //! `kopfd freeze` and `kopfd resume`: pause the operators of a peering, and let them go on.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use clap::Args;
 use tracing::{info, warn};
 
 use crate::cluster::object_client::{ObjectClient, Selection};
-use crate::cluster::{Client, config, discovery};
+use crate::cluster::{Client, discovery};
 use crate::engines::peering::object::{OwnPeer, PeeringObject};
 use crate::engines::peering::{self, GROUPS};
 use crate::kit::{Clock, duration};
@@ -18,28 +17,15 @@ use crate::object::Resource;
 use crate::object::namespace::{self, Pattern};
 use crate::telemetry;
 
+use super::cluster_options::ClusterOptions;
 use super::exit_code::{FAILURE, SUCCESS, USAGE_ERROR};
 use super::output::{print_error, print_error_with_hint};
 use super::peering::{DEVELOPMENT_PRIORITY, own_personal_identity};
-use super::run::{LoggingOptions, parse_pattern};
+use super::run::parse_pattern;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The cluster and the logging.
-#[derive(Debug, Args)]
-struct ClusterOptions {
-    /// The kubeconfig file.
-    #[arg(long, env = "KOPFD_KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig.
-    #[arg(long, env = "KOPFD_CONTEXT", value_name = "NAME")]
-    context: Option<String>,
-    /// Options of logging.
-    #[command(flatten)]
-    logging: LoggingOptions,
-}
 
 /// Options of `kopfd freeze`.
 #[derive(Debug, Args)]
@@ -146,8 +132,7 @@ fn run(peering: &str, peer: OwnPeer, patterns: &[String], cluster: &ClusterOptio
 }
 
 async fn carry_out(order: Order<'_>, cluster: &ClusterOptions, clock: Clock) -> u8 {
-    let options =
-        config::Options { kubeconfig: cluster.kubeconfig.clone(), context: cluster.context.clone(), ..config::Options::default() };
+    let options = cluster.access();
     let done = async {
         let client = Client::connect(options, clock.clone()).await.map_err(|error| (error.chain(), None))?;
         order.write(&client, &clock).await

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use crate::cluster::{Client, Error, config};
+use crate::cluster::{Client, Error};
 use crate::engines::peering;
 use crate::engines::uninstall::{Held, OwnObject, Stopped, Uninstaller};
 use crate::kit::{Clock, duration};
@@ -18,11 +17,12 @@ use crate::persistence::schedule::config_map;
 use crate::reactor::Scope;
 use crate::telemetry;
 
+use super::cluster_options::ClusterOptions;
 use super::diagnostics;
 use super::exit_code::{FAILURE, SUCCESS, USAGE_ERROR};
 use super::manifests::Manifests;
 use super::output::{counted, print_error, print_error_with_hint};
-use super::run::{self, LoggingOptions};
+use super::run;
 use super::runtime::EngineRuntime;
 
 /// Time limit for the last tasks.
@@ -69,15 +69,8 @@ pub(super) struct Options {
     /// A kind whose objects are freed, such as `databases.example.com`. May be repeated.
     #[arg(long, value_name = "KIND", requires = "janitor", value_parser = kind)]
     kind: Vec<Selector>,
-    /// The kubeconfig file.
-    #[arg(long, env = "KOPFD_KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig.
-    #[arg(long, env = "KOPFD_CONTEXT", value_name = "NAME")]
-    context: Option<String>,
-    /// Options of logging.
     #[command(flatten)]
-    logging: LoggingOptions,
+    cluster: ClusterOptions,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -114,7 +107,7 @@ pub(super) fn run(options: &Options) -> u8 {
         return USAGE_ERROR;
     }
     let clock = Clock::system();
-    telemetry::start(options.logging.telemetry(), clock.clone());
+    telemetry::start(options.cluster.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     runtime.run(carry_out(options, operators, namespaces, clock), SHUTDOWN_TIMEOUT)
 }
@@ -149,7 +142,7 @@ impl Account {
 }
 
 async fn carry_out(options: &Options, operators: Vec<Operator>, namespaces: Vec<Pattern>, clock: Clock) -> u8 {
-    let access = config::Options { kubeconfig: options.kubeconfig.clone(), context: options.context.clone(), ..config::Options::default() };
+    let access = options.cluster.access();
     let connected = async { Uninstaller::new(Client::connect(access, clock.clone()).await?, clock).await };
     let uninstaller = match connected.await {
         Ok(uninstaller) => uninstaller,

@@ -1,9 +1,10 @@
 //! The files of an operator in a ConfigMap: the mounted folder has the same tree as the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::manifest::Operator;
+use crate::manifest::paths::{absolute, common_folder, folder_of};
 
 /// The size that the API server accepts for the values of a ConfigMap.
 pub const MAX_BYTES: usize = 1024 * 1024;
@@ -114,40 +115,18 @@ struct Paths {
 
 impl Paths {
     fn of(operators: &[Operator], manifests: &[PathBuf]) -> Result<Self, FilesError> {
-        let files: BTreeSet<PathBuf> = operators.iter().flat_map(|operator| &operator.files).map(|file| normal(file)).collect();
-        let folders = manifests.iter().map(|path| normal(path)).map(|path| if path.is_dir() { path } else { parent(&path) });
-        let root = folders.chain(files.iter().map(|file| parent(file))).reduce(|one, other| common(&one, &other)).unwrap_or_default();
+        let files: BTreeSet<PathBuf> = operators.iter().flat_map(|operator| &operator.files).map(|file| absolute(file)).collect();
+        let folders = manifests.iter().map(|path| absolute(path)).map(|path| if path.is_dir() { path } else { folder_of(&path) });
+        let root = common_folder(folders.chain(files.iter().map(|file| folder_of(file))));
         let below = |path: &Path| {
             let path = path.strip_prefix(&root).unwrap_or(path);
             let text = path.to_str().ok_or_else(|| FilesError::Path(path.display().to_string()))?;
             Ok(if text.is_empty() { ".".to_owned() } else { text.to_owned() })
         };
-        let manifests = manifests.iter().map(|path| below(&normal(path))).collect::<Result<_, _>>()?;
+        let manifests = manifests.iter().map(|path| below(&absolute(path))).collect::<Result<_, _>>()?;
         let files = files.into_iter().map(|file| Ok((below(&file)?, file))).collect::<Result<_, _>>()?;
         Ok(Self { files, manifests })
     }
-}
-
-/// Returns an absolute path without `.` and `..`. Links are kept: the tree is that of the names.
-fn normal(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut normal = PathBuf::new();
-    for part in absolute.components() {
-        match part {
-            Component::ParentDir => drop(normal.pop()),
-            Component::CurDir => {}
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
-fn parent(path: &Path) -> PathBuf {
-    path.parent().map(Path::to_owned).unwrap_or_default()
-}
-
-fn common(one: &Path, other: &Path) -> PathBuf {
-    one.components().zip(other.components()).take_while(|(one, other)| one == other).map(|(part, _)| part).collect()
 }
 
 #[cfg(test)]

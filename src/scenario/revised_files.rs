@@ -1,8 +1,9 @@
 //! The files of the operators under test, in a folder of their own, where a scenario changes them.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
+use crate::manifest::paths::{absolute, common_folder, folder_of};
 use crate::manifest::{self, Diagnostic, Operator};
 
 /// The changed files of the operators.
@@ -25,13 +26,13 @@ impl RevisedFiles {
     pub(super) fn copy(operators: &[Operator]) -> Result<Self, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
         let files: Vec<PathBuf> = operators.iter().flat_map(|operator| operator.files.iter().map(|file| absolute(file))).collect();
-        let base = files.iter().map(|file| directory_of(file)).reduce(|one, other| common(&one, &other)).unwrap_or_default();
+        let base = common_folder(files.iter().map(|file| folder_of(file)));
         let mut manifests: Vec<PathBuf> = operators.iter().map(|operator| absolute(&operator.file)).collect();
         manifests.dedup();
         let revised = Self { folder, base, manifests };
         for file in &files {
             let copied = revised.place_of(file);
-            std::fs::create_dir_all(directory_of(&copied))
+            std::fs::create_dir_all(folder_of(&copied))
                 .and_then(|()| std::fs::copy(file, &copied))
                 .map_err(|error| format!("cannot copy {}: {error}", file.display()))?;
         }
@@ -43,11 +44,11 @@ impl RevisedFiles {
     /// # Errors
     /// If a file cannot be written, or the operators have errors; the files stay changed.
     pub(super) fn change(&self, changes: &FileChanges) -> Result<Vec<Operator>, String> {
-        let root = self.manifests.first().map(|manifest| directory_of(&self.place_of(manifest))).unwrap_or_default();
+        let root = self.manifests.first().map(|manifest| folder_of(&self.place_of(manifest))).unwrap_or_default();
         for (name, text) in changes {
             let file = root.join(name);
             let changed = match text {
-                Some(text) => std::fs::create_dir_all(directory_of(&file)).and_then(|()| std::fs::write(&file, text)),
+                Some(text) => std::fs::create_dir_all(folder_of(&file)).and_then(|()| std::fs::write(&file, text)),
                 None => std::fs::remove_file(&file),
             };
             changed.map_err(|error| format!("cannot change {name}: {error}"))?;
@@ -69,25 +70,4 @@ impl RevisedFiles {
     fn named(&self, file: &Path) -> String {
         file.strip_prefix(self.folder.path()).unwrap_or(file).display().to_string()
     }
-}
-
-/// Returns an absolute path without `.` and `..`.
-fn absolute(file: &Path) -> PathBuf {
-    let mut parts = PathBuf::new();
-    for part in std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).components() {
-        match part {
-            Component::ParentDir => drop(parts.pop()),
-            Component::CurDir => {}
-            part => parts.push(part),
-        }
-    }
-    parts
-}
-
-fn directory_of(file: &Path) -> PathBuf {
-    file.parent().map(Path::to_owned).unwrap_or_default()
-}
-
-fn common(one: &Path, other: &Path) -> PathBuf {
-    one.components().zip(other.components()).take_while(|(one, other)| one == other).map(|(part, _)| part).collect()
 }

@@ -111,9 +111,8 @@ fn an_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
     for number in 0..5 {
         wait_for(&format!("after-{number}"));
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", operator.id())).expect("the operator runs");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    assert!(peak.is_some_and(|peak| peak / 1024 < MAX_MEMORY), "the operator took {peak:?} kB");
+    let peak = operator.peak_memory();
+    assert!(peak < MAX_MEMORY, "the operator took {peak} MiB");
     let status = operator.stop(std::time::Duration::from_secs(30));
     assert!(status.success(), "{}", operator.output_tail());
 }

@@ -116,9 +116,7 @@ impl Operator {
 
     /// Returns the largest resident memory of the operator so far, in MiB.
     pub(crate) fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("the operator runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        peak.expect("the kernel tells the peak memory") / 1024
+        self.process.peak_memory()
     }
 
     /// Returns the exit status, if the operator has ended by itself.

@@ -34,9 +34,11 @@ impl Process {
         self.child().try_wait().expect("the state of a child can be asked for")
     }
 
-    /// Returns the number of the process.
-    pub(crate) fn id(&self) -> u32 {
-        self.child().id()
+    /// Returns the largest resident memory of the program so far, in MiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child().id())).expect("the program runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        peak.expect("the kernel tells the peak memory") / 1024
     }
 
     /// Kills the program.
@@ -49,7 +51,7 @@ impl Process {
 
     /// Sends a signal by its name, such as `TERM`, `STOP` or `CONT`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.id().to_string();
+        let pid = self.child().id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().expect("the command `kill` is there");
         assert!(status.success(), "signal {name} did not reach {}", self.title);
     }
