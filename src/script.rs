@@ -64,6 +64,7 @@ pub mod reference;
 mod resolver;
 pub mod rights;
 mod rng;
+mod rounds;
 mod script_error;
 mod scripts;
 mod settings_handle;

@@ -18,6 +18,7 @@ use super::memo::{self, OperatorMemo};
 use super::problem::Problem;
 use super::process_memory::ProcessMemory;
 use super::program::Program;
+use super::rounds;
 use super::stopped::Stopped;
 use super::subject::Subject;
 pub use super::thread::MemoryCounts;
@@ -361,7 +362,7 @@ fn own(number: usize, settings: ThreadSettings) -> std::io::Result<Worker> {
     let run = move || {
         let set = LocalSet::new();
         let thread = Thread::new(settings, own_jobs);
-        runtime.block_on(set.run_until(thread.run(received)));
+        runtime.block_on(set.run_until(rounds::of(thread.run(received))));
     };
     let thread = std::thread::Builder::new().name(format!("script-{number}")).stack_size(THREAD_STACK).spawn(run)?;
     Ok(Worker { jobs, thread: Some(thread) })

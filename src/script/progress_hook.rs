@@ -3,7 +3,7 @@
 use rhai::Dynamic;
 
 use super::budget::{Budget, Ending, Tick};
-use super::fiber;
+use super::{fiber, rounds};
 
 /// Counts an operation of the script that runs on this thread; returns why it must end, if it must.
 ///
@@ -24,8 +24,7 @@ fn obey(tick: Tick) -> Option<Ending> {
         Tick::GiveWay => {
             if fiber::is_fiber() {
                 fiber::with_budget(|budget| budget.set_preempted(true));
-                // Unlike a task that only wakes itself, this also lets the timers and the network of the thread go on.
-                fiber::wait(tokio::task::yield_now());
+                fiber::wait(rounds::next());
                 fiber::with_budget(|budget| {
                     budget.set_preempted(false);
                     budget.begin_slice();
