@@ -62,6 +62,22 @@ fn lists_give_changed_lists() {
 }
 
 #[test]
+fn lists_are_sorted_by_functions_whose_errors_are_told() {
+    gives(&[
+        ("let l = [3, 1, 2]; l.sort(|a, b| b - a); return l", json!([3, 2, 1])),
+        ("let l = [0.3, 0.1, 0.2]; l.sort_by(|a, b| a - b); return l", json!([0.1, 0.2, 0.3])),
+        ("let l = [#{k: 2, v: 1}, #{k: 1, v: 2}, #{k: 2, v: 3}]; l.sort(|a, b| a.k < b.k); return l.map(|x| x.v)", json!([2, 1, 3])),
+        ("[#{k: 2, v: 1}, #{k: 1, v: 2}, #{k: 2, v: 3}].order_by(|a, b| a.k > b.k).map(|x| x.v)", json!([1, 3, 2])),
+        ("let l = [2, 1]; try { l.sort(|a, b| throw \"no\"); } catch (error) { l.push(error); } return l", json!([2, 1, "no"])),
+    ]);
+    fails(&[
+        ("[2, 1].order(|a, b| throw \"incomparable\")", "incomparable"),
+        ("[2, 1].order(|a, b| a / 0)", "zero"),
+        ("[2, 1].order_by(|a, b| ())", "`order_by`: the function must return a number or a boolean, not ()"),
+    ]);
+}
+
+#[test]
 fn views_have_the_methods_of_lists_and_maps() {
     gives(&[
         ("spec.list.reversed()[0].a", json!("b")),

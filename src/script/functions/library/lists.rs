@@ -1,12 +1,13 @@
 //! Methods of lists, and of views of lists, that return something and change nothing.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use rhai::{Array, Dynamic, Engine, FnPtr, ImmutableString, Map};
 
 use super::comparing::{Identity, compare, number, sort};
 use super::sizes::{copy, size, size_of_items};
-use super::support::{Given, Native, Pace, Thrown, may_have_items, shown, wrong};
+use super::support::{Given, Native, Pace, Thrown, call, may_have_items, shown, wrong};
 use crate::script::bounded::{self, Text};
 use crate::script::convert;
 use crate::script::declaration::Limit;
@@ -44,6 +45,18 @@ pub(super) fn register(engine: &mut Engine) {
         });
         pure!(engine, name, move |native: Native<'_>, view: &mut View, key: ImmutableString| {
             placed(&native, list_of(name, view).and_then(|items| function(&native, &items, &Key::Name(key))))
+        });
+    }
+    // The interpreter's own methods of these names ignore errors of the function.
+    for name in ["sort", "sort_by"] {
+        engine.register_fn(name, move |native: Native<'_>, items: &mut Array, order: FnPtr| {
+            *items = placed(&native, ordered(name, &native, items, &order))?;
+            Ok::<(), Thrown>(())
+        });
+    }
+    for name in ["order", "order_by"] {
+        pure!(engine, name, move |native: Native<'_>, items: &mut Array, order: FnPtr| {
+            placed(&native, ordered(name, &native, items, &order))
         });
     }
     // As in Python, a separator joins a list.
@@ -135,6 +148,23 @@ fn sorted(_: &Native<'_>, items: &Array) -> Given {
     let items = copied(items)?;
     let mut pace = Pace::default();
     Ok(sort(items, &mut |a, b| compare("sorted", a, b, &mut pace))?.into())
+}
+
+/// The items in the order that a function gives: for two of them, a negative or positive number or zero, or whether the first one comes first.
+fn ordered(name: &str, native: &Native<'_>, items: &Array, order: &FnPtr) -> Result<Array, Thrown> {
+    let asked = |a: &Dynamic, b: &Dynamic| call(name, native, order, [copy(a)?, copy(b)?]);
+    sort(copied(items)?, &mut |a, b| {
+        let answer: Dynamic = asked(a, b)?;
+        if let Some(sign) = number(&answer) {
+            return sign.partial_cmp(&0.0).ok_or_else(|| wrong(name, "the function has returned no number"));
+        }
+        match answer.as_bool() {
+            Ok(true) => Ok(Ordering::Less),
+            // Equal items keep their order.
+            Ok(false) => Ok(if asked(b, a)?.as_bool().unwrap_or(false) { Ordering::Greater } else { Ordering::Equal }),
+            Err(_) => Err(wrong(name, format!("the function must return a number or a boolean, not {}", shown(&answer)))),
+        }
+    })
 }
 
 /// `list.reversed()`: the items from the last one to the first one.
@@ -289,7 +319,7 @@ enum Key {
 impl Key {
     fn of(&self, function: &str, native: &Native<'_>, item: &Dynamic) -> Given {
         match self {
-            Self::Function(key) => key.call_raw(native, None, [copy(item)?]),
+            Self::Function(key) => call(function, native, key, [copy(item)?]),
             Self::Name(name) => {
                 if let Some(mut view) = item.read_lock::<View>().map(|view| view.clone()) {
                     return view.get(name.clone());

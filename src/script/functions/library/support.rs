@@ -1,6 +1,6 @@
 //! What the functions of the library share: their registration in modules, the limits of their results, and their errors.
 
-use rhai::{Dynamic, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+use rhai::{Dynamic, EvalAltResult, FnPtr, FuncRegistration, Module, NativeCallContext, Position};
 
 use crate::script::bounded;
 use crate::script::convert;
@@ -62,6 +62,17 @@ pub(super) fn may_have_items(native: &Native<'_>, count: usize) -> Result<(), Th
 pub(super) fn may_have_bytes(native: &Native<'_>, count: usize) -> Result<(), Thrown> {
     let max = native.engine().max_string_size();
     if max > 0 && count > max { Err(bounded::refused(Limit::StringSize)) } else { bounded::reserve(count) }
+}
+
+/// Calls a function that a method was given. As for methods of the interpreter, its errors name the method among the calls.
+///
+/// # Errors
+/// Those of the function.
+pub(super) fn call<const N: usize>(method: &str, native: &Native<'_>, function: &FnPtr, arguments: [Dynamic; N]) -> Given {
+    function.call_raw(native, None, arguments).map_err(|error| {
+        let source = native.call_source().unwrap_or_default().to_owned();
+        EvalAltResult::ErrorInFunctionCall(method.to_owned(), source, error, Position::NONE).into()
+    })
 }
 
 /// Returns the error about an argument of a function.
