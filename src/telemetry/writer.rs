@@ -357,7 +357,7 @@ mod tests {
                 break;
             }
         }
-        assert!(dropped > 0 && kept > PENDING_BYTES / 100, "{kept} were kept, {dropped} dropped");
+        assert!(dropped > 0 && kept >= PENDING_BYTES / 100, "{kept} were kept, {dropped} dropped");
         assert!(writer.flush(LONG));
     }
 
