@@ -220,6 +220,13 @@ impl Work<'_> {
         for title in named(&self.uninstaller.held_again(&kinds, &self.namespaces).await?) {
             account.left.push(format!("{title}: the finalizer is there again, so an operator still runs"));
         }
+        for name in self.uninstaller.converting(&conversions(operators)).await? {
+            account.done.push(format!(
+                "kept the conversion of definition {name}: requests in versions that are not stored fail without an operator. Without \
+                 a conversion, objects of all versions would pass unchanged: kubectl patch crd {name} --type=merge -p \
+                 '{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'"
+            ));
+        }
         for resource in self.uninstaller.select(&defined) {
             account.done.push(format!("kept the definition of {}.{} with its objects", resource.plural, resource.group));
         }
@@ -317,6 +324,12 @@ fn defined(operators: &[Operator]) -> Vec<Selector> {
     let own: Vec<Resource> = known_kinds::defined_by(operators);
     let selectors = own.iter().map(|resource| format!("{}.{}", resource.plural, resource.group));
     selectors.collect::<BTreeSet<String>>().iter().filter_map(|text| Selector::parse(text).ok()).collect()
+}
+
+/// Returns the kinds whose definitions name the operators for their conversions.
+fn conversions(operators: &[Operator]) -> Vec<Selector> {
+    let managing = operators.iter().filter(|operator| operator.settings.admission.managed.is_some());
+    managing.flat_map(|operator| &operator.conversions).flat_map(|handler| handler.selectors.clone()).collect()
 }
 
 /// Returns the titles of objects; of many, only some.

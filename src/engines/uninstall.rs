@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
 use crate::cluster::{Client, Error, discovery};
+use crate::handling::conversion::definition;
 use crate::kit::Clock;
 use crate::object::namespace::{self, Pattern};
 use crate::object::{Resource, Selector};
@@ -204,6 +205,26 @@ impl Uninstaller {
         let resource = Resource { namespaced: namespace.is_some(), ..known(group, plural, kind) };
         let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name };
         self.objects.delete(place, &Deletion::default()).await
+    }
+
+    /// Returns the names of the definitions of kinds whose objects a webhook converts.
+    ///
+    /// # Errors
+    /// If a definition cannot be read.
+    pub async fn converting(&self, kinds: &[Selector]) -> Result<Vec<String>, Error> {
+        let definitions =
+            Resource { namespaced: false, ..known("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition") };
+        let selected = kinds.iter().flat_map(|selector| selector.select(&self.resources));
+        let names: BTreeSet<String> = selected.map(definition::name_of).collect();
+        let mut converting = Vec::new();
+        for name in names {
+            let place = ObjectAddress { resource: &definitions, namespace: None, name: &name };
+            let stored = self.objects.get(place).await?.map(|found| definition::stored(&found)).unwrap_or_default();
+            if text(&stored, "/strategy") == Some("Webhook") {
+                converting.push(name);
+            }
+        }
+        Ok(converting)
     }
 
     /// Removes the records of peers whose identities begin with a text, and returns these identities.

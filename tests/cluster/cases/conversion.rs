@@ -1,11 +1,13 @@
 //! The conversion example on a real API server: a kind in three versions, read and written in all of them by kubectl.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use super::cases;
 use super::examples::example;
+use crate::harness::child::output;
 use crate::harness::{Case, Launch, TestContext};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -169,4 +171,12 @@ fn an_edited_definition_is_restored_and_stays_at_the_exit(context: &TestContext<
     assert_eq!(operator.log().matches("by another client").count(), 1, "{}", operator.log());
     context.stop(&operator);
     assert_eq!(archives.conversion(), written, "the definition stays");
+    let mut command = Command::new(&context.cluster().tools().kopfd);
+    let places = ["-n", &context.namespace, "--operator-namespace", &context.namespace];
+    command.arg("uninstall").arg(archives.directory.join("operator.yaml")).args(places);
+    let done = output(command.env("KUBECONFIG", context.cluster().api_server().kubeconfig()));
+    let account = String::from_utf8_lossy(&done.stdout).into_owned();
+    let told = format!("kept the conversion of definition archives.{}: ", archives.group);
+    assert!(done.status.success() && account.contains(&told), "{account}");
+    assert_eq!(archives.conversion(), written, "it is only told");
 }

@@ -128,7 +128,7 @@ impl<'c> Peers<'c> {
 }
 
 /// Installs the definitions, and waits until objects can be created.
-fn install(cluster: &Cluster, is_clusterwide: bool, namespace: &str) {
+pub(crate) fn install(cluster: &Cluster, is_clusterwide: bool, namespace: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(DEFINITIONS);
     let text = std::fs::read_to_string(file).expect("the definitions are there");
     for definition in kopfd::object::yaml::parse(&text).expect("they are YAML") {

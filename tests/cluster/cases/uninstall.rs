@@ -2,20 +2,24 @@
 
 use std::process::{Command, Output};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::cases;
-use crate::harness::child::output;
-use crate::harness::{Case, Engine, Handler, TestContext, has_finalizer};
+use super::{cases, peering};
+use crate::harness::child::output as output_of;
+use crate::harness::{Case, Engine, Handler, Kind, Launch, TestContext, has_finalizer};
 
-pub(crate) const CASES: &[Case] =
-    cases![an_operator_that_is_taken_out_leaves_no_finalizer, a_definition_that_takes_something_away_is_not_applied,];
+pub(crate) const CASES: &[Case] = cases![
+    an_operator_that_is_taken_out_leaves_no_finalizer,
+    what_an_operator_has_made_for_itself_is_taken_away,
+    the_job_frees_objects_with_its_own_rights,
+    a_definition_that_takes_something_away_is_not_applied,
+];
 
 const FINALIZER: &str = "kopf.zalando.org/KopfFinalizerMarker";
 
 fn kopfd(context: &TestContext<'_>, arguments: &[&str]) -> Output {
     let mut command = Command::new(&context.cluster().tools().kopfd);
-    output(command.args(arguments).env("KUBECONFIG", context.cluster().api_server().kubeconfig()))
+    output_of(command.args(arguments).env("KUBECONFIG", context.cluster().api_server().kubeconfig()))
 }
 
 fn texts(done: &Output) -> String {
@@ -51,6 +55,128 @@ fn an_operator_that_is_taken_out_leaves_no_finalizer(context: &TestContext<'_>) 
     let done = kopfd(context, &["uninstall", "--janitor", "--finalizer", FINALIZER, "--kind", &selector, "-n", &context.namespace]);
     assert!(done.status.success(), "{}", texts(&done));
     context.gone(&kind, "kept");
+}
+
+/// Adds the definition of the kind, and a mandatory peering, to an operator.
+fn extend(launch: &Launch, kind: &Kind, peering: &str) {
+    let manifest = launch.source.join("operator.yaml");
+    let text = std::fs::read_to_string(&manifest).expect("an operator has a manifest");
+    let settings = format!("  settings: {{peering: {{name: {peering}, mandatory: true}}}}\n");
+    std::fs::write(&manifest, text.replacen("\nspec:\n", "\nspec:\n  crds: [crd.json]\n", 1) + &settings)
+        .expect("our own manifest can be written");
+    let (_, definition) = kind.definition();
+    std::fs::write(launch.source.join("crd.json"), definition.to_string()).expect("the directory of an operator can be written");
+}
+
+/// Returns a Deployment whose pods no node runs.
+fn deployment(name: &str) -> Value {
+    let labels = json!({"app": name});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "operator", "image": "none"}]}});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": pod},
+    })
+}
+
+fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>) {
+    let (kind, namespace) = (context.thing(), &context.namespace);
+    let client = context.client();
+    peering::install(context.cluster(), false, namespace);
+    let peerings = format!("/apis/kopf.dev/v1/namespaces/{namespace}/kopfpeerings");
+    client.create(&peerings, &json!({"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": {"name": "peers"}}));
+    let launch =
+        context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
+    extend(&launch, &kind, "peers");
+    context.start(&launch);
+    for name in ["first", "second"] {
+        context.create(&kind, name, json!({}));
+        assert!(has_finalizer(&context.handled(&kind, name)));
+    }
+    // What replicas leave that are killed: the record of a peer, and a Lease. Another operator's record stays.
+    let peer = format!("{peerings}/peers");
+    let record = context.eventually("the operator is a peer", || {
+        client.get(&peer)?["status"].as_object().and_then(|records| records.values().next()).cloned()
+    });
+    let record = json!({"priority": -10, "lifetime": 3_600, "lastseen": record["lastseen"]});
+    client.merge(&peer, &json!({"status": {format!("{namespace}-0"): record, "other-0": record}}));
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": namespace}, "spec": {"holderIdentity": ""}});
+    client.create(&leases, &lease);
+    let deployments = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    client.create(&deployments, &deployment(namespace));
+    let pods = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app%3D{namespace}");
+    context.eventually("the Deployment has its pods", || (client.list(&pods).len() == 2).then_some(()));
+
+    let source = launch.source.to_str().expect("our own paths are UTF-8");
+    let places = ["-n", namespace, "--operator-namespace", namespace, "--peering", "peers"];
+    let options = [&["uninstall", source][..], &places, &["--delete-objects", "--timeout", "60s"]].concat();
+    let done = kopfd(context, &options);
+    let account = texts(&done);
+    assert!(done.status.success(), "{account}");
+    for line in [
+        "requested the deletion of 2 ".to_owned(),
+        format!("scaled Deployment {namespace}/{namespace} to zero"),
+        format!("deleted Lease {namespace}/{namespace}"),
+        format!("removed the peer {namespace}-0"),
+        format!("kept the definition of {}", kind.selector()),
+    ] {
+        assert!(account.contains(&line), "{line}: {account}");
+    }
+    for name in ["first", "second"] {
+        context.gone(&kind, name);
+        context.expect_calls(name, &["hello", "bye"]);
+    }
+    assert_eq!(client.get(&format!("{deployments}/{namespace}")).expect("it stays")["spec"]["replicas"], 0);
+    assert!(client.list(&pods).is_empty() && client.get(&format!("{leases}/{namespace}")).is_none());
+    let left = client.get(&peer).expect("the peering stays");
+    assert!(left["status"].get(format!("{namespace}-0")).is_none() && left["status"].get("other-0").is_some(), "{left}");
+}
+
+fn the_job_frees_objects_with_its_own_rights(context: &TestContext<'_>) {
+    let (kind, namespace) = (context.thing(), &context.namespace);
+    let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("delete", "bye")]);
+    let operator = context.start(&launch);
+    context.create(&kind, "held", json!({}));
+    context.object(&kind, "held", "has the finalizer", has_finalizer);
+    context.kill(&operator);
+    context.delete(&kind, "held");
+    assert!(context.get(&kind, "held").is_some(), "nobody handles its deletion");
+
+    let directory = context.directory().join("package");
+    let [source, output] = [&launch.source, &directory].map(|path| path.to_str().expect("our own paths are UTF-8"));
+    let done = kopfd(context, &["package", source, "--plain", "--operator-namespace", namespace, "--output", output]);
+    assert!(done.status.success(), "{}", texts(&done));
+    let file = directory.join("janitor/janitor.yaml");
+    let applied = context.cluster().kubectl_ok(&["apply", "-f", &file.display().to_string(), "-o", "json"]);
+    let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
+    let of_kind = |kind: &str| applied["items"].as_array().and_then(|items| items.iter().find(|item| item["kind"] == kind));
+    let job = of_kind("Job").expect("the janitor is a Job");
+    let account = of_kind("ServiceAccount").and_then(|account| account["metadata"]["name"].as_str()).expect("the Job has an account");
+    // The pod of the Job, in a namespace that admits none with privileges. There are no nodes, so its program runs here.
+    let restricted = format!("restricted-{namespace}");
+    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+    context.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": restricted, "labels": labels}}));
+    let mut pod = job["spec"]["template"].clone();
+    (pod["apiVersion"], pod["kind"], pod["metadata"]) = (json!("v1"), json!("Pod"), json!({"generateName": "janitor-"}));
+    pod["spec"].as_object_mut().expect("a pod has a spec").remove("serviceAccountName");
+    let path = format!("/api/v1/namespaces/{restricted}/pods?dryRun=All&fieldValidation=Strict");
+    context.client().request("POST", &path, "application/json", Some(&pod)).expect("the pod has no privileges");
+    let token = context.cluster().kubectl_ok(&["create", "token", account, "--namespace=default"]);
+    let kubeconfig = context.cluster().api_server().kubeconfig_of(context.directory(), token.trim());
+    let arguments = job.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array).expect("the container has arguments");
+    let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
+    // The API server reads roles from a watch.
+    context.eventually("the Job frees the object", || {
+        let mut command = Command::new(&context.cluster().tools().kopfd);
+        let done = output_of(command.args(&arguments).env("KUBECONFIG", &kubeconfig));
+        (done.status.success() && texts(&done).contains("freed")).then_some(())
+    });
+    context.gone(&kind, "held");
+    assert_eq!(context.calls_of("held"), [""; 0], "no handler is called");
+    let others = ["clusterrole", "clusterrolebinding"].map(|kind| format!("{kind}/{account}"));
+    context.cluster().kubectl_ok(&["delete", &others[0], &others[1]]);
+    context.cluster().kubectl_ok(&["delete", "-n", "default", &format!("job/{account}"), &format!("serviceaccount/{account}")]);
 }
 
 fn a_definition_that_takes_something_away_is_not_applied(context: &TestContext<'_>) {
