@@ -87,6 +87,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     let launch =
         context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
     extend(&launch, &kind, "peers");
+    let launch = Launch { options: vec!["--peering=peers".to_owned()], ..launch };
     context.start(&launch);
     for name in ["first", "second"] {
         context.create(&kind, name, json!({}));
@@ -125,7 +126,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     }
     for name in ["first", "second"] {
         context.gone(&kind, name);
-        context.expect_calls(name, &["hello", "bye"]);
+        context.expect_calls(name, &["hello#0", "bye#0"]);
     }
     assert_eq!(client.get(&format!("{deployments}/{namespace}")).expect("it stays")["spec"]["replicas"], 0);
     assert!(client.list(&pods).is_empty() && client.get(&format!("{leases}/{namespace}")).is_none());
