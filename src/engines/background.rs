@@ -279,7 +279,7 @@ impl<W: Effects + 'static> Shared<W> {
         let Some((running, live, number)) = object.begin((resource, body), start) else { return };
         let (schedule, initial_delay) = (options.schedule.as_ref(), options.initial_delay);
         span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler, schedule, initial_delay }));
-        let task = Task::new(task::Parts {
+        let task = Box::new(Task::new(task::Parts {
             revisions: Arc::clone(&self.revisions),
             registry: Arc::clone(&self.registry),
             origin: self.origin,
@@ -291,7 +291,7 @@ impl<W: Effects + 'static> Shared<W> {
             options: Arc::clone(options),
             error_delays: Arc::clone(&newest.error_delays),
             number,
-        });
+        }));
         let (shared, object, name) = (Arc::clone(self), Arc::clone(object), handler.title());
         let run = async move {
             if let Some(Replacement { resource, body, handler }) = task.run().await {

@@ -109,7 +109,9 @@ impl<W: Effects> Task<W> {
     }
 
     /// Runs until the function has ended, or the task is asked to stop. Returns the handler that replaces it in a new revision.
-    pub(super) async fn run(mut self) -> Option<Replacement> {
+    ///
+    /// Boxed, because the future would have a place for the task before its first poll, and another one for the time after it.
+    pub(super) async fn run(mut self: Box<Self>) -> Option<Replacement> {
         self.run_to_end().await;
         let replacement = Arc::clone(&self.replacement);
         drop(self);
