@@ -139,13 +139,13 @@ impl<'a> Pod<'a> {
         command.envs([("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", port), ("KOPFD_POD", "pod-0")]);
         Process::start("kopfd in a pod", &mut command, &self.context.directory().join("pod.log"))
     }
+}
 
-    fn stop(&self, operator: &Process) {
-        let peak = operator.peak_memory();
-        assert!(peak < MAX_MEMORY, "the operator took {peak} MiB");
-        let status = operator.stop(std::time::Duration::from_secs(30));
-        assert!(status.success(), "{}", operator.output_tail());
-    }
+fn stop(operator: &Process) {
+    let peak = operator.peak_memory();
+    assert!(peak < MAX_MEMORY, "the operator took {peak} MiB");
+    let status = operator.stop(std::time::Duration::from_secs(30));
+    assert!(status.success(), "{}", operator.output_tail());
 }
 
 fn a_rotated_token_is_read_in_the_environment_of_a_pod(context: &TestContext<'_>) {
@@ -180,7 +180,7 @@ fn a_rotated_token_is_read_in_the_environment_of_a_pod(context: &TestContext<'_>
     for number in 0..5 {
         wait_for(&format!("after-{number}"));
     }
-    pod.stop(&operator);
+    stop(&operator);
 }
 
 fn the_database_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
@@ -209,5 +209,5 @@ fn the_database_operator_works_in_the_environment_of_a_pod(context: &TestContext
     });
     context.delete(&kind, "orders");
     context.gone(&kind, "orders");
-    pod.stop(&operator);
+    stop(&operator);
 }

@@ -1,4 +1,4 @@
-//! Methods of lists, and of views of lists, that return something and change nothing.
+//! Methods of lists, and of views of lists. Those of the language change the list; all others return something and change nothing.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
