@@ -21,8 +21,8 @@ pub(crate) const CASES: &[Case] = cases![
 /// The fields of a service monitor that are used: unknown ones are refused.
 const SERVICE_MONITORS: &str = include_str!("service-monitors.yaml");
 
-/// A namespace that admits only pods without privileges, and the definitions that packages need.
-struct Restricted<'a> {
+/// A namespace that admits only pods without privileges.
+pub(crate) struct Restricted<'a> {
     context: &'a TestContext<'a>,
     namespace: String,
 }
@@ -48,10 +48,15 @@ fn path(path: &Path) -> &str {
 }
 
 impl<'a> Restricted<'a> {
-    fn new(context: &'a TestContext<'a>) -> Self {
+    pub(crate) fn new(context: &'a TestContext<'a>) -> Self {
         let namespace = format!("restricted-{}", context.namespace);
         let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         context.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": namespace, "labels": labels}}));
+        Self { context, namespace }
+    }
+
+    /// Also applies the definitions that packages need.
+    fn with_definitions(context: &'a TestContext<'a>) -> Self {
         let monitors = context.directory().join("service-monitors.yaml");
         std::fs::write(&monitors, SERVICE_MONITORS).expect("the directory of the case can be written");
         let peerings = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/peering/kopf.dev.yaml");
@@ -59,7 +64,7 @@ impl<'a> Restricted<'a> {
             context.cluster().kubectl_ok(&["apply", "--server-side", "--force-conflicts", "-f", path(&file)]);
             context.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", path(&file)]);
         }
-        Self { context, namespace }
+        Self::new(context)
     }
 
     /// Writes a package with everything that packages can have, and returns its directory.
@@ -95,9 +100,9 @@ impl<'a> Restricted<'a> {
         kinds
     }
 
-    /// Creates a pod of a Deployment, without storing it.
-    fn create_pod(&self, deployment: &Value) -> Result<Value, String> {
-        let mut pod = deployment["spec"]["template"].clone();
+    /// Creates a pod of a Deployment or a Job, without storing it.
+    pub(crate) fn create_pod(&self, workload: &Value) -> Result<Value, String> {
+        let mut pod = workload["spec"]["template"].clone();
         pod["apiVersion"] = json!("v1");
         pod["kind"] = json!("Pod");
         pod["metadata"]["generateName"] = json!("guard-");
@@ -127,7 +132,7 @@ const KINDS: [&str; 16] = [
 ];
 
 fn plain_documents_are_accepted_without_privileges(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let namespace = ["--operator-namespace", &restricted.namespace];
     let directory = restricted.package("--plain", &namespace);
     // As kubectl reads a directory.
@@ -146,7 +151,7 @@ fn plain_documents_are_accepted_without_privileges(context: &TestContext<'_>) {
 }
 
 fn a_base_for_kustomize_is_built_and_accepted(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let directory = restricted.package("--kustomize", &["--operator-namespace", &restricted.namespace]);
     let built = printed(tool("kustomize").arg("build").arg(&directory));
     let objects = restricted.accepted(&built);
@@ -157,7 +162,7 @@ fn a_base_for_kustomize_is_built_and_accepted(context: &TestContext<'_>) {
 }
 
 fn a_chart_passes_the_lint_and_is_accepted(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let directory = restricted.package("--helm", &[]);
     let linted = printed(tool("helm").args(["lint", "--strict"]).arg(&directory));
     assert!(linted.contains("0 chart(s) failed"), "{linted}");
@@ -190,7 +195,7 @@ fn manifests(name: &str) -> PathBuf {
 }
 
 fn the_generic_base_is_accepted(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let overlay = context.directory().join("overlay");
     std::fs::create_dir_all(&overlay).expect("the directory of the case can be written");
     // kustomize reads what is below and beside the overlay.
@@ -233,7 +238,7 @@ clusterRules:
 ";
 
 fn the_generic_chart_is_accepted(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let (chart, values) = (manifests("chart"), context.directory().join("values.yaml"));
     std::fs::write(&values, VALUES).expect("the directory of the case can be written");
     let linted = printed(tool("helm").args(["lint", "--strict"]).arg(&chart).arg("--values").arg(&values));
@@ -254,7 +259,7 @@ fn the_generic_chart_is_accepted(context: &TestContext<'_>) {
 }
 
 fn a_pod_with_privileges_is_not_accepted(context: &TestContext<'_>) {
-    let restricted = Restricted::new(context);
+    let restricted = Restricted::with_definitions(context);
     let directory = restricted.package("--plain", &["--operator-namespace", &restricted.namespace]);
     let text = std::fs::read_to_string(directory.join("30-deployment.yaml")).expect("a package has a Deployment");
     let mut deployment = restricted.accepted(&text).remove(0);

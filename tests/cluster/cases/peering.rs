@@ -45,14 +45,14 @@ fn name(engine: Engine) -> &'static str {
 }
 
 /// A case with a peering object in its namespace, or for the whole cluster.
-struct Peers<'c> {
+pub(crate) struct Peers<'c> {
     context: &'c TestContext<'c>,
-    kind: Kind,
+    pub(crate) kind: Kind,
     is_clusterwide: bool,
 }
 
 impl<'c> Peers<'c> {
-    fn new(context: &'c TestContext<'c>, is_clusterwide: bool) -> Self {
+    pub(crate) fn new(context: &'c TestContext<'c>, is_clusterwide: bool) -> Self {
         let kind = context.thing();
         install(context.cluster(), is_clusterwide, &context.namespace);
         let peers = Self { context, kind, is_clusterwide };
@@ -63,11 +63,12 @@ impl<'c> Peers<'c> {
         peers
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("of-{}", self.context.namespace)
     }
 
-    fn paths(&self) -> (String, String) {
+    /// Returns the paths of the collection, and of the object.
+    pub(crate) fn paths(&self) -> (String, String) {
         let collection = if self.is_clusterwide {
             "/apis/kopf.dev/v1/clusterkopfpeerings".to_owned()
         } else {
@@ -128,7 +129,7 @@ impl<'c> Peers<'c> {
 }
 
 /// Installs the definitions, and waits until objects can be created.
-pub(crate) fn install(cluster: &Cluster, is_clusterwide: bool, namespace: &str) {
+fn install(cluster: &Cluster, is_clusterwide: bool, namespace: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(DEFINITIONS);
     let text = std::fs::read_to_string(file).expect("the definitions are there");
     for definition in kopfd::object::yaml::parse(&text).expect("they are YAML") {

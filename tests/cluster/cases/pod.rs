@@ -109,20 +109,6 @@ impl<'a> Pod<'a> {
         command
     }
 
-    /// Makes an account with the rights that are derived from a manifest, and returns its name and a token of it.
-    fn account(&self, manifest: &Path, name: &str) -> (String, String) {
-        let cluster = self.context.cluster();
-        let account = format!("{name}-{}", self.context.namespace);
-        let mut command = Command::new(&cluster.tools().kopfd);
-        let printed = output(command.arg("rbac").arg(manifest).args(["--standalone", "--service-account", &account]));
-        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-        let roles = self.context.directory().join(format!("{name}.yaml"));
-        fs::write(&roles, &printed.stdout).expect("the directory of the case can be written");
-        cluster.kubectl_ok(&["apply", "-f", &roles.display().to_string()]);
-        let token = cluster.kubectl_ok(&["create", "token", &account, "--namespace=default"]).trim().to_owned();
-        (account, token)
-    }
-
     /// Mounts a token, in place of the one before.
     fn mount(&self, name: &str, token: &str) {
         let authority = self.context.cluster().api_server().certificate();
@@ -163,7 +149,7 @@ fn a_rotated_token_is_read_in_the_environment_of_a_pod(context: &TestContext<'_>
     // JSON is YAML.
     fs::write(&file, manifest.to_string()).expect("the directory of the case can be written");
     // Two accounts with the derived rights stand for two tokens of one account, of which the first one expires.
-    let [first, second] = ["first", "second"].map(|name| pod.account(&file, name));
+    let [first, second] = [(); 2].map(|()| context.derived_account(&file, &["--standalone"]));
     pod.mount("..first", &first.1);
     let operator = pod.start(&file);
     let wait_for = |name: &str| {
@@ -186,7 +172,7 @@ fn a_rotated_token_is_read_in_the_environment_of_a_pod(context: &TestContext<'_>
 fn the_database_operator_works_in_the_environment_of_a_pod(context: &TestContext<'_>) {
     let Some(pod) = Pod::new(context) else { return };
     let manifest = database::launch(context).source;
-    let (_, token) = pod.account(&manifest, "database");
+    let (_, token) = context.derived_account(&manifest, &["--standalone"]);
     pod.mount("..token", &token);
     let operator = pod.start(&manifest);
     let kind = DATABASE.kind();

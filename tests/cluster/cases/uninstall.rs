@@ -4,9 +4,11 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use super::{cases, peering};
+use super::cases;
+use super::packaging::Restricted;
+use super::peering::Peers;
 use crate::harness::child::output as output_of;
-use crate::harness::{Case, Engine, Handler, Kind, Launch, TestContext, has_finalizer};
+use crate::harness::{Case, Engine, Handler, Launch, TestContext, has_finalizer};
 
 pub(crate) const CASES: &[Case] = cases![
     an_operator_that_is_taken_out_leaves_no_finalizer,
@@ -57,14 +59,13 @@ fn an_operator_that_is_taken_out_leaves_no_finalizer(context: &TestContext<'_>) 
     context.gone(&kind, "kept");
 }
 
-/// Adds the definition of the kind, and a mandatory peering, to an operator.
-fn extend(launch: &Launch, kind: &Kind, peering: &str) {
+/// Adds a definition to an operator, and lines to the end of its manifest.
+fn extend(launch: &Launch, definition: &Value, lines: &str) {
     let manifest = launch.source.join("operator.yaml");
     let text = std::fs::read_to_string(&manifest).expect("an operator has a manifest");
-    let settings = format!("  settings: {{peering: {{name: {peering}, mandatory: true}}}}\n");
-    std::fs::write(&manifest, text.replacen("\nspec:\n", "\nspec:\n  crds: [crd.json]\n", 1) + &settings)
-        .expect("our own manifest can be written");
-    let (_, definition) = kind.definition();
+    let text = text.replacen("\nspec:\n", "\nspec:\n  crds: [crd.json]\n", 1) + lines;
+    assert!(text.contains("crds: [crd.json]"), "{text}");
+    std::fs::write(&manifest, text).expect("our own manifest can be written");
     std::fs::write(launch.source.join("crd.json"), definition.to_string()).expect("the directory of an operator can be written");
 }
 
@@ -79,22 +80,18 @@ fn deployment(name: &str) -> Value {
 }
 
 fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>) {
-    let (kind, namespace) = (context.thing(), &context.namespace);
-    let client = context.client();
-    peering::install(context.cluster(), false, namespace);
-    let peerings = format!("/apis/kopf.dev/v1/namespaces/{namespace}/kopfpeerings");
-    client.create(&peerings, &json!({"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": {"name": "peers"}}));
-    let launch =
-        context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
-    extend(&launch, &kind, "peers");
-    let launch = Launch { options: vec!["--peering=peers".to_owned()], ..launch };
+    let (client, namespace) = (context.client(), &context.namespace);
+    let peers = Peers::new(context, false);
+    let (kind, peering, peer) = (&peers.kind, peers.name(), peers.paths().1);
+    let launch = context.launch(Engine::Kopfd, std::slice::from_ref(kind), &[Handler::on("create", "hello"), Handler::on("delete", "bye")]);
+    extend(&launch, &kind.definition().1, &format!("  settings: {{peering: {{name: {peering}, mandatory: true}}}}\n"));
+    let launch = Launch { options: vec![format!("--peering={peering}")], ..launch };
     context.start(&launch);
     for name in ["first", "second"] {
-        context.create(&kind, name, json!({}));
-        assert!(has_finalizer(&context.handled(&kind, name)));
+        context.create(kind, name, json!({}));
+        assert!(has_finalizer(&context.handled(kind, name)));
     }
     // What replicas leave that are killed: the record of a peer, and a Lease. Another operator's record stays.
-    let peer = format!("{peerings}/peers");
     let record = context.eventually("the operator is a peer", || {
         client.get(&peer)?["status"].as_object().and_then(|records| records.values().next()).cloned()
     });
@@ -110,7 +107,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     context.eventually("the Deployment has its pods", || (client.list(&pods).len() == 2).then_some(()));
 
     let source = launch.source.to_str().expect("our own paths are UTF-8");
-    let places = ["-n", namespace, "--operator-namespace", namespace, "--peering", "peers"];
+    let places = ["-n", namespace, "--operator-namespace", namespace, "--peering", &peering];
     let options = [&["uninstall", source][..], &places, &["--delete-objects", "--timeout", "60s"]].concat();
     let done = kopfd(context, &options);
     let account = texts(&done);
@@ -125,7 +122,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
         assert!(account.contains(&line), "{line}: {account}");
     }
     for name in ["first", "second"] {
-        context.gone(&kind, name);
+        context.gone(kind, name);
         context.expect_calls(name, &["hello#0", "bye#0"]);
     }
     assert_eq!(client.get(&format!("{deployments}/{namespace}")).expect("it stays")["spec"]["replicas"], 0);
@@ -154,15 +151,10 @@ fn the_job_frees_objects_with_its_own_rights(context: &TestContext<'_>) {
     let of_kind = |kind: &str| applied["items"].as_array().and_then(|items| items.iter().find(|item| item["kind"] == kind));
     let job = of_kind("Job").expect("the janitor is a Job");
     let account = of_kind("ServiceAccount").and_then(|account| account["metadata"]["name"].as_str()).expect("the Job has an account");
-    // The pod of the Job, in a namespace that admits none with privileges. There are no nodes, so its program runs here.
-    let restricted = format!("restricted-{namespace}");
-    let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
-    context.client().ensure("/api/v1/namespaces", &json!({"metadata": {"name": restricted, "labels": labels}}));
-    let mut pod = job["spec"]["template"].clone();
-    (pod["apiVersion"], pod["kind"], pod["metadata"]) = (json!("v1"), json!("Pod"), json!({"generateName": "janitor-"}));
-    pod["spec"].as_object_mut().expect("a pod has a spec").remove("serviceAccountName");
-    let path = format!("/api/v1/namespaces/{restricted}/pods?dryRun=All&fieldValidation=Strict");
-    context.client().request("POST", &path, "application/json", Some(&pod)).expect("the pod has no privileges");
+    // The account is in another namespace than the pod of this test. There are no nodes, so the program runs here.
+    let mut elsewhere = job.clone();
+    elsewhere["spec"]["template"]["spec"].as_object_mut().expect("a pod has a spec").remove("serviceAccountName");
+    Restricted::new(context).create_pod(&elsewhere).expect("the pod has no privileges");
     let token = context.cluster().kubectl_ok(&["create", "token", account, "--namespace=default"]);
     let kubeconfig = context.cluster().api_server().kubeconfig_of(context.directory(), token.trim());
     let arguments = job.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array).expect("the container has arguments");
@@ -185,12 +177,7 @@ fn a_definition_that_takes_something_away_is_not_applied(context: &TestContext<'
     let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello")]);
     let (_, mut definition) = kind.definition();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({"type": "object"});
-    std::fs::write(launch.source.join("crd.json"), definition.to_string()).expect("the directory of an operator can be written");
-    let manifest = launch.source.join("operator.yaml");
-    let text = std::fs::read_to_string(&manifest).expect("an operator has a manifest");
-    let text = text.replacen("\nspec:\n", "\nspec:\n  crds: [crd.json]\n", 1);
-    assert!(text.contains("crds: [crd.json]"), "{text}");
-    std::fs::write(&manifest, text).expect("our own manifest can be written");
+    extend(&launch, &definition, "");
     let source = launch.source.to_str().expect("our own paths are UTF-8");
     let done = kopfd(context, &["run", source, "--standalone", "-n", &context.namespace, "--apply-crds"]);
     assert_eq!(done.status.code(), Some(1), "{}", texts(&done));

@@ -188,14 +188,17 @@ impl<'c> TestContext<'c> {
 
     /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives.
     pub(crate) fn with_derived_rights(&self, launch: Launch) -> Launch {
+        let namespaces: Vec<&str> = launch.namespaces.iter().flat_map(|namespace| ["--namespace", namespace]).collect();
+        let (account, token) = self.derived_account(&launch.source, &namespaces);
+        Launch { kubeconfig: self.cluster.api_server().kubeconfig_of(&self.directory.join(account), &token), ..launch }
+    }
+
+    /// Makes an account with exactly the rights that `kopfd rbac` derives from a manifest, and returns its name and a token of it.
+    pub(crate) fn derived_account(&self, manifest: &Path, options: &[&str]) -> (String, String) {
         let number = self.launched.replace(self.launched.get() + 1);
         let account = format!("{}-{number}", self.namespace);
         let mut command = Command::new(&self.cluster.tools().kopfd);
-        command.arg("rbac").arg(&launch.source).args(["--service-account", &account]);
-        for namespace in &launch.namespaces {
-            command.args(["--namespace", namespace]);
-        }
-        let printed = output(&mut command);
+        let printed = output(command.arg("rbac").arg(manifest).args(["--service-account", &account]).args(options));
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         let directory = self.directory.join(&account);
         fs::create_dir_all(&directory).expect("the directory of an account can be made");
@@ -211,8 +214,8 @@ impl<'c> TestContext<'c> {
             let answer = self.client().request("POST", path, "application/json", Some(&review)).ok()?;
             (answer["status"]["allowed"] == true).then_some(())
         });
-        let token = self.cluster.kubectl_ok(&["create", "token", &account, "--namespace=default"]);
-        Launch { kubeconfig: self.cluster.api_server().kubeconfig_of(&directory, token.trim()), ..launch }
+        let token = self.cluster.kubectl_ok(&["create", "token", &account, "--namespace=default"]).trim().to_owned();
+        (account, token)
     }
 
     /// Starts an operator. If it ends by itself, the next wait of the case fails at once.
