@@ -61,11 +61,22 @@ pub fn listen(level: Level, clock: Clock, callback: impl Fn(Line) + Send + Sync 
     tracing_subscriber::registry().with(layer::Callback::new(callback, clock).with_filter(targets)).set_default()
 }
 
-/// Collects the messages logged by this thread, of the given level and above, until the guard is dropped.
+/// Collects the lines logged by this thread, of the given level and above, until the guard is dropped.
+#[cfg(test)]
+pub(crate) fn collect_lines(level: Level) -> (Arc<parking_lot::Mutex<Vec<Line>>>, DefaultGuard) {
+    collect(level, |line| line)
+}
+
+/// Collects the messages of such lines.
 #[cfg(test)]
 pub(crate) fn collect_messages(level: Level) -> (Arc<parking_lot::Mutex<Vec<String>>>, DefaultGuard) {
-    let messages = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let collected = Arc::clone(&messages);
-    let guard = listen(level, Clock::system(), move |line| collected.lock().push(line.message));
-    (messages, guard)
+    collect(level, |line| line.message)
+}
+
+#[cfg(test)]
+fn collect<T: Send + 'static>(level: Level, part: fn(Line) -> T) -> (Arc<parking_lot::Mutex<Vec<T>>>, DefaultGuard) {
+    let parts = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let collected = Arc::clone(&parts);
+    let guard = listen(level, Clock::system(), move |line| collected.lock().push(part(line)));
+    (parts, guard)
 }

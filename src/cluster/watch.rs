@@ -555,6 +555,9 @@ impl Watcher {
         let is_refused = error.status().is_some_and(|status| status < 429);
         if is_refused && self.last_failure == LastFailure::Failed(error.status()) {
             debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");
+        } else if error.status() == Some(429) && !asked.is_zero() {
+            // Nothing has failed: servers are busy, or prepare the storage of a resource whose definition has changed.
+            warn!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The API server asks to watch the resource later.");
         } else {
             error!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource cannot be watched. Trying again.");
         }

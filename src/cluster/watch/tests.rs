@@ -7,6 +7,7 @@ use futures::stream;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::time::timeout;
+use tracing::Level;
 
 use super::super::client::script::{Script, answer, refused, streamed};
 use super::super::settings::{Networking, Watching};
@@ -209,6 +210,16 @@ async fn a_busy_server_is_not_asked_before_its_retry_time() {
         assert_eq!(run.requests.len(), 2);
         assert_eq!(run.seen, ["listed", format!("trouble {status}").as_str()]);
         assert_eq!(began.elapsed().as_secs(), 29);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_server_that_asks_for_no_pause_is_reported_as_an_error() {
+    for (status, retry_after, expected) in [(429, "1", Level::WARN), (429, "", Level::ERROR), (503, "1", Level::ERROR)] {
+        let (lines, guard) = crate::telemetry::collect_lines(Level::WARN);
+        run(9, vec![Status(status, retry_after), page(10, "", &[]), Stream(vec![Silence])]).await;
+        drop(guard);
+        assert_eq!(lines.lock().iter().map(|line| line.level).collect::<Vec<_>>(), [expected], "{status} {retry_after}");
     }
 }
 
