@@ -1,10 +1,10 @@
 //! The threads of commands that run until a signal arrives.
 
 use std::future::Future;
+use std::io;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
-use tokio::task::LocalSet;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime, Runtime};
 
 use crate::script::Threads;
 use crate::telemetry;
@@ -21,8 +21,9 @@ const MAX_ENGINE_THREADS: usize = 4;
 
 /// The threads of operators on a cluster.
 pub(super) enum EngineRuntime {
-    /// One thread for the engine and the scripts.
-    Shared(Runtime, LocalSet),
+    /// One thread for the engine and the scripts. A task that wakes another one, such as a call of a script, costs no system call there; with a
+    /// `LocalSet` in an ordinary runtime, it does.
+    Shared(LocalRuntime),
     /// Threads of the engine; scripts have their own.
     Separate(Runtime),
 }
@@ -34,18 +35,23 @@ impl EngineRuntime {
     /// the threads beyond that mostly wake each other.
     pub(super) fn start() -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let is_shared = processors <= ONE_THREAD_PROCESSORS;
-        let mut builder = if is_shared { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        if processors <= ONE_THREAD_PROCESSORS {
+            let mut builder = Builder::new_current_thread();
+            telemetry::batch_lines_of(&mut builder);
+            let runtime = started(prepared(&mut builder).build_local(LocalOptions::default()), "engine")?;
+            runtime.spawn_local(memory::release_regularly());
+            return Some(Self::Shared(runtime));
+        }
+        let mut builder = Builder::new_multi_thread();
         telemetry::batch_lines_of(&mut builder);
         builder.worker_threads((processors / 2).clamp(1, MAX_ENGINE_THREADS));
-        let runtime = start(builder, "engine")?;
-        Some(if is_shared { Self::Shared(runtime, LocalSet::new()) } else { Self::Separate(runtime) })
+        start(builder, "engine").map(Self::Separate)
     }
 
     /// Returns the threads of the scripts.
     pub(super) fn script_threads(&self) -> Threads {
         match self {
-            Self::Shared(..) => Threads::Current,
+            Self::Shared(_) => Threads::Current,
             Self::Separate(_) => Threads::default(),
         }
     }
@@ -53,12 +59,8 @@ impl EngineRuntime {
     /// Runs a future to its end, and waits for the last tasks up to a limit.
     pub(super) fn run<T>(self, future: impl Future<Output = T>, limit: Duration) -> T {
         match self {
-            Self::Shared(runtime, set) => {
-                // The script host spawns on the set, and is started from a task of the runtime.
-                let entered = set.enter();
-                let output = set.block_on(&runtime, future);
-                drop(entered);
-                drop(set);
+            Self::Shared(runtime) => {
+                let output = runtime.block_on(future);
                 runtime.shutdown_timeout(limit);
                 output
             }
@@ -84,8 +86,15 @@ pub(super) fn start_server_threads() -> Option<Runtime> {
 }
 
 fn start(mut builder: Builder, owner: &str) -> Option<Runtime> {
-    let started = builder.enable_all().thread_name("kopfd").build();
-    let runtime = started.map_err(|error| print_error(&format!("cannot start the threads of the {owner}: {error}"))).ok()?;
+    let runtime = started(prepared(&mut builder).build(), owner)?;
     runtime.spawn(memory::release_regularly());
     Some(runtime)
+}
+
+fn prepared(builder: &mut Builder) -> &mut Builder {
+    builder.enable_all().thread_name("kopfd")
+}
+
+fn started<T>(runtime: io::Result<T>, owner: &str) -> Option<T> {
+    runtime.map_err(|error| print_error(&format!("cannot start the threads of the {owner}: {error}"))).ok()
 }

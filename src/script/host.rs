@@ -110,7 +110,7 @@ impl Default for Fibers {
 pub enum Threads {
     /// This many threads of their own, with the timers and the network of the current runtime.
     Own(usize),
-    /// The current thread, which must be running a `LocalSet`. With virtual time, it is the only choice: time advances only while no task
+    /// The current thread, which must be running a `LocalSet` or a `LocalRuntime`. With virtual time, it is the only choice: time advances only while no task
     /// is running.
     Current,
 }
@@ -188,7 +188,7 @@ impl Host {
     /// If the system cannot create threads.
     ///
     /// # Panics
-    /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet`.
+    /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet` and of a `LocalRuntime`.
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, credentials, fibers, memory } = options;
         let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
