@@ -77,7 +77,7 @@ impl<W: Effects> Follower<W> {
 
     fn note(&self) {
         let causes = self.pause.causes().join(", ");
-        let note = self.pause.is_standing_by().then(|| format!("operator '{}' is paused because of {causes}", self.operator));
+        let note = self.pause.is_standing_by().then(|| format!("operator '{}' is paused ({causes})", self.operator));
         self.health.note(&format!("pause of {}", self.operator), note);
     }
 }

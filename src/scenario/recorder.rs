@@ -173,7 +173,7 @@ impl EventSink for TimelineRecorder {
             }
             EngineEvent::OperatorPaused { causes } => {
                 self.invariants.paused(self.process, true);
-                self.timeline.add(Event::Operator(format!("operator '{}' is paused because of {}", self.operator, causes.join(", "))));
+                self.timeline.add(Event::Operator(format!("operator '{}' is paused ({})", self.operator, causes.join(", "))));
             }
             EngineEvent::OperatorResumed => {
                 self.invariants.paused(self.process, false);
