@@ -10,13 +10,14 @@ use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, bootstrap};
 use kopfd::cluster::Options;
 use kopfd::cluster::in_process::InProcess;
+use kopfd::engines::admission::local;
 use kopfd::engines::{Endpoints, EventStream};
 use kopfd::kit::{Clock, Stop, Tasks};
 use kopfd::manifest;
 use kopfd::persistence::Keys;
 use kopfd::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use kopfd::reactor::precedence::Precedence;
-use kopfd::reactor::{ActivityMonitor, Scope};
+use kopfd::reactor::{ActivityMonitor, Admission, Scope};
 use kopfd::script::{Fibers, Threads};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -34,6 +35,7 @@ struct Cluster {
     stop: Stop,
     tasks: Tasks<()>,
     operator: Option<JoinHandle<()>>,
+    admission: Admission,
     folder: tempfile::TempDir,
 }
 
@@ -45,11 +47,17 @@ fn secret(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
 }
 
-fn write(folder: &Path, settings: &str, script: &str) {
+/// The resources of an operator with a webhook and a conversion.
+const WEBHOOKS: &str = "
+    - {resource: v1/secrets, script: main.rhai, webhooks: [{on: validate, fn: check}]}
+    - {resource: things.ex.dev, script: main.rhai, webhooks: [{on: convert, fn: convert}]}";
+
+/// Writes the files of an operator that indexes configmaps, with these resources beside them.
+fn write(folder: &Path, settings: &str, resources: &str, script: &str) {
     let manifest = format!(
         "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: demo}}\nspec:\n  {settings}\n  resources:\n    \
          - {{resource: v1/configmaps, script: main.rhai, indexes: [{{fn: by_team}}], handlers: [{{on: event, fn: seen}}]}}\n    \
-         - {{resource: v1/secrets, script: main.rhai, handlers: [{{on: event, fn: seen}}]}}\n"
+         - {{resource: v1/secrets, script: main.rhai, handlers: [{{on: event, fn: seen}}]}}{resources}\n"
     );
     std::fs::write(folder.join("operator.yaml"), manifest).unwrap();
     std::fs::write(folder.join("main.rhai"), script).unwrap();
@@ -67,6 +75,13 @@ impl Cluster {
 
     /// Starts the operator over these objects and faults of the server.
     async fn disturbed(settings: &str, script: &str, objects: Vec<Value>, faults: Vec<Rule>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), settings, "", script);
+        Self::of(folder, objects, faults).await
+    }
+
+    /// Starts the operator of a folder.
+    async fn of(folder: tempfile::TempDir, objects: Vec<Value>, faults: Vec<Rule>) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
@@ -75,9 +90,8 @@ impl Cluster {
         for rule in faults {
             api.add_fault(rule);
         }
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), settings, script);
-        let mut cluster = Self { api, clock, monitor: Arc::default(), stop, tasks, operator: None, folder };
+        let admission = Admission::in_process();
+        let mut cluster = Self { api, clock, monitor: Arc::default(), stop, tasks, operator: None, admission, folder };
         cluster.serve();
         cluster
     }
@@ -103,13 +117,20 @@ impl Cluster {
             digest_keys: Keys::default(),
             has_trials: false,
             pod: None,
-            admission: kopfd::reactor::Admission::default(),
+            admission: self.admission.clone(),
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
             leading: None,
             checks_rights: false,
         };
         let serving = Box::pin(operator::serve(operator, access, shared, kopfd::reactor::reload::channel().1, self.stop.clone()));
         self.operator = Some(tokio::task::spawn_local(async move { serving.await.unwrap() }));
+    }
+
+    /// Sends a review to a webhook, and returns the response.
+    async fn review(&self, webhook: &str, review: Value) -> Value {
+        let url = format!("https://kopfd.internal/demo/{webhook}");
+        let answer = local::answer(&self.admission.reviewers, &url, &review).expect("it is a URL of this process");
+        answer.await.unwrap()["response"].clone()
     }
 
     async fn end(mut self) {
@@ -160,6 +181,47 @@ fn an_operator_that_waits_for_its_indexes_stops_at_once() {
         assert!(!messages.lock().iter().any(|line| line == "seen"), "{:?}", messages.lock());
         let warning = "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
         assert!(messages.lock().iter().any(|line| line == warning), "{:?}", messages.lock());
+    });
+}
+
+#[test]
+fn webhooks_and_conversions_are_answered_before_the_indexes_are_filled() {
+    in_virtual_time(async {
+        let (messages, _guard) = collect_messages(tracing::Level::INFO);
+        let script = "fn by_team(labels, name) { if name == \"slow\" { sleep(\"50m\"); } return entry(labels.team, name); }
+            fn seen(logger) { logger.info(\"seen\"); }
+            fn check(by_team) { throw reject(`${by_team.len()} teams`, 403); }
+            fn convert(body, version) { let object = body.copy(); object.apiVersion = version; return object; }";
+        let names = json!({"kind": "Thing", "plural": "things"});
+        let schema = json!({"openAPIV3Schema": {"type": "object"}});
+        let versions = ["v1", "v2"].map(|name| json!({"name": name, "served": true, "storage": name == "v1", "schema": schema}));
+        let spec = json!({"group": "ex.dev", "scope": "Namespaced", "names": names, "versions": versions});
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.ex.dev"}, "spec": spec,
+        });
+        let objects = vec![definition, configmap("fast", "web"), configmap("slow", "web")];
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "settings: {queueing: {exitTimeout: 3s}}", WEBHOOKS, script);
+        let cluster = Cluster::of(folder, objects, Vec::new()).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let warning = "No handlers are called before all indexes are filled: not indexed yet are 1 of the listed objects.";
+        assert!(messages.lock().iter().any(|line| line == warning), "{:?}", messages.lock());
+        let object = secret("s");
+        let kind = json!({"group": "", "version": "v1", "kind": "Secret"});
+        let resource = json!({"group": "", "version": "v1", "resource": "secrets"});
+        let user = json!({"username": "ann"});
+        let request = json!({
+            "uid": "r", "kind": kind, "resource": resource, "name": "s", "operation": "CREATE", "userInfo": user, "object": object,
+        });
+        let response =
+            cluster.review("check", json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})).await;
+        assert_eq!((&response["allowed"], &response["status"]["message"]), (&json!(false), &json!("1 teams")), "{response}");
+        let thing = |version: &str| json!({"apiVersion": format!("ex.dev/{version}"), "kind": "Thing", "metadata": {"name": "a"}});
+        let request = json!({"uid": "c", "desiredAPIVersion": "ex.dev/v2", "objects": [thing("v1")]});
+        let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+        assert_eq!(cluster.review("convert", review).await["convertedObjects"], json!([thing("v2")]));
+        assert!(!messages.lock().iter().any(|line| line == "seen"), "{:?}", messages.lock());
+        cluster.end().await;
     });
 }
 
