@@ -17,13 +17,15 @@ ENV CARGO_INCREMENTAL=0 \
     SOURCE_DATE_EPOCH=0
 # Each platform has its own cache of builds.
 ARG TARGETARCH
+# A static binary needs no libraries of its image. Only the binary itself gets the option: with it, the compiler could not load macros. The
+# features are those of `cargo build`, on which the names in `release/functions.txt` depend.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/kopfd/target,id=kopfd-target-${TARGETARCH} \
-    cargo build --release --locked --bin kopfd \
+    cargo rustc --release --locked --bin kopfd --features kopfd-base/default,kopfd-apiserver/default -- -C target-feature=+crt-static \
     && install -D -m 0755 target/release/kopfd /out/usr/local/bin/kopfd
 
-# glibc, libgcc, certificates of public authorities and time zones; neither a shell nor a package manager.
-FROM gcr.io/distroless/cc-debian13:nonroot
+# Certificates of public authorities; neither libraries, nor a shell, nor a package manager.
+FROM gcr.io/distroless/static-debian13:nonroot
 COPY --from=build /out/ /
 # The user `nonroot` of the base image, by number, so that `runAsNonRoot` can be checked.
 USER 65532:65532
