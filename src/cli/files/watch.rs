@@ -151,7 +151,7 @@ async fn quiet(hints: &mut mpsc::Receiver<()>, activity: impl Fn() -> (Option<In
 }
 
 impl Interest {
-    /// Takes note of an event and of its time. Returns whether it may be a change of the files.
+    /// Takes note of an event, and of its time if it may be a change of the files. Returns whether it may.
     fn take_note(&mut self, event: notify::Result<Event>) -> bool {
         let is_change = self.is_change(event);
         if is_change {
@@ -160,7 +160,6 @@ impl Interest {
         is_change
     }
 
-    /// Takes note of an event. Returns whether it may be a change of the files.
     fn is_change(&mut self, event: notify::Result<Event>) -> bool {
         let Ok(event) = event else { return self.may_have_missed() };
         if event.need_rescan() || event.paths.is_empty() {
@@ -324,7 +323,7 @@ mod tests {
     }
 
     fn happens(interest: &mut Interest, kind: EventKind, path: &str) -> bool {
-        interest.is_change(Ok(Event::new(kind).add_path(PathBuf::from(path))))
+        interest.take_note(Ok(Event::new(kind).add_path(PathBuf::from(path))))
     }
 
     const CREATED: EventKind = EventKind::Create(CreateKind::Any);
@@ -335,9 +334,9 @@ mod tests {
     #[test]
     fn what_happens_beside_the_way_is_no_change() {
         let mut interest = interest();
-        assert!(happens(&mut interest, CREATED, "/etc/app/a.rhai") && !interest.is_outdated);
         assert!(!happens(&mut interest, CREATED, "/etc/other"));
-        assert!(!happens(&mut interest, OPENED, "/etc/app/a.rhai"));
+        assert!(!happens(&mut interest, OPENED, "/etc/app/a.rhai") && interest.changed_at.is_none());
+        assert!(happens(&mut interest, CREATED, "/etc/app/a.rhai") && !interest.is_outdated && interest.changed_at.is_some());
         assert!(happens(&mut interest, CREATED, "/etc/app") && interest.is_outdated, "another directory has its name");
     }
 
