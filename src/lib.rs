@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod cluster;
+mod cryptography;
 pub mod engines;
 pub mod handling;
 pub mod manifest;

@@ -4,6 +4,7 @@ pub mod backoff;
 pub mod clock;
 pub mod duration;
 pub mod errors;
+pub mod hexadecimal;
 pub mod source;
 pub mod stop;
 pub mod suggest;
@@ -15,6 +16,7 @@ pub mod visible;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
+pub use hexadecimal::hexadecimal;
 pub use stop::Stop;
 pub use surplus::surplus;
 pub use task_group::TaskGroup;

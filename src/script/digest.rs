@@ -1,8 +1,8 @@
 //! Digests of texts.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest, Sha256};
+
+use crate::kit::hexadecimal;
 
 /// Returns the SHA-256 digest of consecutive texts as hexadecimal digits.
 pub fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
@@ -21,12 +21,4 @@ pub(super) fn sha256_of<E>(pieces: &mut dyn Iterator<Item = Result<&[u8], E>>) -
         hasher.update(piece?);
     }
     Ok(hexadecimal(&hasher.finalize()))
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(super) fn hexadecimal(digest: &[u8]) -> String {
-    digest.iter().fold(String::with_capacity(2 * digest.len()), |mut digits, byte| {
-        let _ = write!(digits, "{byte:02x}");
-        digits
-    })
 }

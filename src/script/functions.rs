@@ -4,10 +4,11 @@
 
 mod adopting;
 mod binary;
+mod cryptography;
 mod environment;
 mod errors;
 mod events;
-mod hashes;
+mod hexadecimal;
 mod k8s;
 mod library;
 mod login;
@@ -21,6 +22,7 @@ mod searching;
 mod sized;
 pub(super) mod sleep;
 mod subhandling;
+mod support;
 mod targets;
 mod template_filters;
 mod template_limits;
@@ -39,10 +41,11 @@ pub(super) fn register(engine: &mut Engine) {
         subhandling::register,
         adopting::register,
         binary::register,
+        cryptography::register,
         random::register,
         environment::register,
         errors::register,
-        hashes::register,
+        hexadecimal::register,
         k8s::register,
         library::register,
         login::register,

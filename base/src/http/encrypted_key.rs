@@ -10,7 +10,7 @@ const PLAIN: &str = "PRIVATE KEY";
 ///
 /// # Errors
 /// The reason, if the password is wrong, or the key is encrypted in another way.
-pub(super) fn decrypted(key: &str, password: &str) -> Result<String, String> {
+pub fn decrypted(key: &str, password: &str) -> Result<String, String> {
     if key.contains("Proc-Type: 4,ENCRYPTED") {
         return Err("it has the old form of OpenSSL: convert it by `openssl pkcs8 -topk8`".to_owned());
     }

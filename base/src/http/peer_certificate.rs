@@ -9,6 +9,8 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
 
+use crate::kit::hexadecimal;
+
 use super::validity::Validity;
 
 /// The names of attributes in the names of certificates, as in OpenSSL.
@@ -55,15 +57,11 @@ impl PeerCertificate {
             subject: parts(fields.subject()),
             issuer: parts(fields.issuer()),
             version: fields.version() as u8 + 1,
-            serial_number: hexadecimal(fields.serial_number().as_bytes()),
+            serial_number: hexadecimal(fields.serial_number().as_bytes()).to_uppercase(),
             validity: Validity::of(fields.validity()),
             alternative_names: names.map(|(_, names)| names.0.iter().filter_map(alternative_name).collect()).unwrap_or_default(),
         })
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |digits, byte| digits + &format!("{byte:02X}"))
 }
 
 fn parts(name: &Name) -> Vec<(String, String)> {

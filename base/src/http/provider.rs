@@ -18,7 +18,7 @@ pub fn install_crypto_provider() {
 }
 
 /// Returns the provider of the process, and installs it if there is none.
-pub(super) fn crypto_provider() -> Arc<CryptoProvider> {
+pub fn crypto_provider() -> Arc<CryptoProvider> {
     install_crypto_provider();
     Arc::clone(CryptoProvider::get_default().expect("a provider was installed"))
 }

@@ -37,7 +37,7 @@ impl Validity {
     }
 
     /// Sets the validity of a certificate that is issued.
-    pub(super) fn set(self, params: &mut CertificateParams) {
+    pub fn set(self, params: &mut CertificateParams) {
         let epoch = rcgen::date_time_ymd(1970, 1, 1);
         let after_epoch = |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
         params.not_before = epoch + after_epoch(self.not_before);

@@ -5,10 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use rhai::{Array, Dynamic, Engine, EvalAltResult, NativeCallContext, Position};
 
 use super::options::placed;
+use crate::kit::hexadecimal;
 use crate::script::bounded;
 use crate::script::bytes::Bytes;
 use crate::script::declaration::Limit;
-use crate::script::digest;
 use crate::script::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
@@ -28,7 +28,7 @@ impl Bytes {
 
     fn to_hex(&self, native: &Native<'_>) -> Result<String, Thrown> {
         may_be_text(native, self.0.len().saturating_mul(2))?;
-        Ok(digest::hexadecimal(&self.0))
+        Ok(hexadecimal(&self.0))
     }
 
     fn get_at(&self, index: i64) -> Result<i64, Thrown> {

@@ -10,7 +10,6 @@ mod maps;
 mod numbers;
 mod paths;
 mod sizes;
-mod support;
 mod texts;
 mod toml_text;
 mod urls;

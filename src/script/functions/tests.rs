@@ -1,5 +1,7 @@
 //! Tests of host functions, called by scripts.
 
+mod cryptography;
+
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 

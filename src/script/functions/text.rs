@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, ImmutableString, Module, NativeCallContext};
+use serde_json::Value;
 
 use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
@@ -21,7 +22,13 @@ const HASHED: usize = 64 << 10;
 pub(super) fn register(engine: &mut Engine) {
     module(engine, "yaml", [("parse", yaml_parse as Function), ("parse_all", yaml_parse_all), ("dump", yaml_dump)]);
     module(engine, "json", [("parse", json_parse as Function), ("dump", json_dump)]);
-    module(engine, "base64", [("encode", base64_encode as Function), ("decode", base64_decode), ("decode_bytes", base64_bytes)]);
+    let base64 = [
+        ("encode", base64_encode as Function),
+        ("decode", base64_decode),
+        ("decode_bytes", base64_bytes),
+        ("decode_values", base64_values),
+    ];
+    module(engine, "base64", base64);
     // The language's own function would read any text.
     engine.register_fn("parse_json", |native: NativeCallContext<'_>, text: ImmutableString| placed(&native, json_parse(&text.into())));
     engine.register_fn("sha256", |text: Dynamic| sha256(&text));
@@ -96,6 +103,24 @@ fn base64_bytes(given: &Dynamic) -> Result<Dynamic, Thrown> {
     let decoded = STANDARD.decode(encoded.trim());
     let bytes = decoded.map_err(|error| Thrown::from(Failure::host("parse", format!("`base64::decode_bytes`: {error}"))))?;
     Ok(Dynamic::from(Bytes::from(bytes)))
+}
+
+/// `base64::decode_values(map)`: the bytes of each value of a map, as of a Secret's `data`; `()` is a map without entries.
+fn base64_values(given: &Dynamic) -> Result<Dynamic, Thrown> {
+    let wrong = |what: String| Thrown::from(Failure::host("parse", format!("`base64::decode_values`: {what}")));
+    let entries = match json("base64::decode_values", given)? {
+        Value::Null => serde_json::Map::new(),
+        Value::Object(entries) => entries,
+        _ => return Err(Failure::argument("`base64::decode_values` takes a map").into()),
+    };
+    let mut decoded = rhai::Map::new();
+    for (key, value) in entries {
+        let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
+        let bytes = bytes.ok_or_else(|| wrong(format!("the value of {key:?} is not base64")))?;
+        bounded::reserve(bytes.len())?;
+        decoded.insert(key.into(), Dynamic::from(Bytes::from(bytes)));
+    }
+    Ok(decoded.into())
 }
 
 /// `base64::decode(text)`: the text. Invalid base64 or UTF-8 is an error.

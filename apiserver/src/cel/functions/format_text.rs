@@ -1,6 +1,6 @@
 //! `string.format`: texts with clauses such as `%s` and `%.2f`.
 
-use std::fmt::Write as _;
+use kopfd_base::kit::hexadecimal;
 
 use super::convert;
 use crate::cel::error::{Error, failed, no_such_overload};
@@ -164,13 +164,6 @@ impl Clause {
 
 fn signed(number: i64, print: fn(u64) -> String) -> String {
     format!("{}{}", if number < 0 { "-" } else { "" }, print(number.unsigned_abs()))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn number(value: &Value) -> Option<f64> {

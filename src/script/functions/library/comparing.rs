@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use rhai::{Dynamic, ImmutableString};
 
-use super::support::{Pace, Thrown, wrong};
 use crate::script::bounded;
 use crate::script::convert;
+use crate::script::functions::support::{Pace, Thrown, shown, wrong};
 use crate::script::time::Time;
 
 /// What of a value decides whether it equals another one. As in Python, `1` equals `1.0`.
@@ -93,7 +93,7 @@ pub(super) fn compare(function: &str, a: &Dynamic, b: &Dynamic, pace: &mut Pace)
     } else {
         None
     };
-    found.ok_or_else(|| wrong(function, format!("{} and {} have no order", super::support::shown(a), super::support::shown(b))))
+    found.ok_or_else(|| wrong(function, format!("{} and {} have no order", shown(a), shown(b))))
 }
 
 /// Returns a number as a float.

@@ -7,11 +7,11 @@ use rhai::{Array, Dynamic, Engine, FnPtr, ImmutableString, Map};
 
 use super::comparing::{Identity, compare, number, sort};
 use super::sizes::{copy, size, size_of_items};
-use super::support::{Given, Native, Pace, Thrown, call, may_have_items, shown, wrong};
 use crate::script::bounded::{self, Text};
 use crate::script::convert;
 use crate::script::declaration::Limit;
 use crate::script::functions::options::placed;
+use crate::script::functions::support::{Given, Native, Pace, Thrown, call, may_have_items, shown, wrong};
 use crate::script::time::Time;
 use crate::script::view::View;
 

@@ -2,8 +2,8 @@
 
 use rhai::{Dynamic, Engine};
 
-use super::support::{Given, Native, may_have_bytes, shown, wrong};
 use crate::script::functions::options::{placed, text};
+use crate::script::functions::support::{Given, Native, may_have_bytes, shown, wrong};
 
 /// Limit of the width and of the digits in a format.
 const MAX_WIDTH: usize = 1_000;

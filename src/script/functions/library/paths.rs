@@ -4,11 +4,11 @@ use rhai::{Array, Dynamic, Engine, Map};
 use serde_json::Value;
 
 use super::sizes::copy;
-use super::support::{Given, Native, Thrown, shown, wrong};
 use crate::object::path;
 use crate::script::bounded;
 use crate::script::convert;
 use crate::script::functions::options::{json, placed, text};
+use crate::script::functions::support::{Given, Native, Thrown, shown, wrong};
 use crate::script::json::{nesting, size};
 use crate::script::view::View;
 

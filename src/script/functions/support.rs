@@ -1,4 +1,4 @@
-//! What the functions of the library share: their registration in modules, the limits of their results, and their errors.
+//! What modules of host functions share: their registration in modules, the limits of their results, and their errors.
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, FuncRegistration, Module, NativeCallContext, Position};
 
@@ -24,6 +24,18 @@ pub(super) fn one(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dy
 /// Adds a function of two arguments to a module.
 pub(super) fn two(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dynamic, &Dynamic) -> Given) {
     let call = move |native: Native<'_>, a: Dynamic, b: Dynamic| placed(&native, function(&native, &a, &b));
+    FuncRegistration::new(name).set_into_module(module, call);
+}
+
+/// Adds a function of three arguments to a module.
+pub(super) fn three(module: &mut Module, name: &str, function: fn(&Native<'_>, &Dynamic, &Dynamic, &Dynamic) -> Given) {
+    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| placed(&native, function(&native, &a, &b, &c));
+    FuncRegistration::new(name).set_into_module(module, call);
+}
+
+/// Adds a function of four arguments to a module.
+pub(super) fn four(module: &mut Module, name: &str, function: fn(&Native<'_>, &[Dynamic; 4]) -> Given) {
+    let call = move |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| placed(&native, function(&native, &[a, b, c, d]));
     FuncRegistration::new(name).set_into_module(module, call);
 }
 

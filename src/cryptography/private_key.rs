@@ -1,0 +1,329 @@
+//! Private keys: made, read, converted, and used for signatures.
+
+use crate::http::decrypted_key;
+use pkcs8::PrivateKeyInfoRef;
+use pkcs8::der::Encode as _;
+use pkcs8::der::asn1::{OctetStringRef, UintRef};
+use pkcs8::spki::{AlgorithmIdentifierRef, ObjectIdentifier};
+use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::SectionKind;
+
+use super::error::CryptoError;
+use super::public_key::PublicKey;
+use super::{openssh, pem};
+
+/// The object identifiers of keys and curves.
+pub(super) mod oids {
+    use pkcs8::spki::ObjectIdentifier;
+
+    pub(crate) const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+    pub(crate) const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+    pub(crate) const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+    pub(crate) const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+    pub(crate) const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+    pub(crate) const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+}
+
+/// The kind of a key. RSA has its size in bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    /// RSA of a number of bits.
+    Rsa(usize),
+    /// ECDSA on the curve P-256.
+    P256,
+    /// ECDSA on the curve P-384.
+    P384,
+    /// ECDSA on the curve P-521.
+    P521,
+    /// Ed25519.
+    Ed25519,
+}
+
+/// The sizes of RSA keys that can be made.
+const RSA_SIZES: [usize; 3] = [2048, 3072, 4096];
+
+impl std::fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rsa(bits) => write!(f, "rsa-{bits}"),
+            Self::P256 => f.write_str("ec-p256"),
+            Self::P384 => f.write_str("ec-p384"),
+            Self::P521 => f.write_str("ec-p521"),
+            Self::Ed25519 => f.write_str("ed25519"),
+        }
+    }
+}
+
+impl KeyKind {
+    /// Returns the kind with a name.
+    ///
+    /// # Errors
+    /// If no key of this kind can be made.
+    pub(crate) fn of(name: &str) -> Result<Self, CryptoError> {
+        let kinds = RSA_SIZES.map(Self::Rsa).into_iter().chain([Self::P256, Self::P384, Self::P521, Self::Ed25519]);
+        let known: Vec<Self> = kinds.collect();
+        known.iter().copied().find(|kind| kind.to_string() == name).ok_or_else(|| {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            CryptoError::argument(format!("there is no kind of key {name:?}: there are {}", known.join(", ")))
+        })
+    }
+}
+
+/// The digest of a signature by an RSA key; other keys have their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RsaHash {
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+/// The forms of private keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PrivateFormat {
+    /// PKCS #8 in PEM: `BEGIN PRIVATE KEY`.
+    Pkcs8,
+    /// PKCS #1 or SEC 1 in PEM: `BEGIN RSA PRIVATE KEY`, `BEGIN EC PRIVATE KEY`.
+    Traditional,
+    /// OpenSSH's own: `BEGIN OPENSSH PRIVATE KEY`.
+    Openssh,
+    /// PKCS #8 in DER.
+    Der,
+}
+
+/// A private key. Debugging shows its kind only.
+#[derive(Clone)]
+pub(crate) struct PrivateKey {
+    kind: KeyKind,
+    pkcs8: Vec<u8>,
+}
+
+impl std::fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PrivateKey({})", self.kind)
+    }
+}
+
+impl PrivateKey {
+    /// Makes a key with the generator of the operating system. An RSA key of 4096 bits takes a second.
+    ///
+    /// # Errors
+    /// If the build cannot make keys of this kind.
+    pub(crate) fn generate(kind: KeyKind) -> Result<Self, CryptoError> {
+        let pair = match kind {
+            KeyKind::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            KeyKind::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+            KeyKind::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+            KeyKind::P521 | KeyKind::Rsa(_) => generate_with_aws_lc(kind)?,
+        };
+        let pair = pair.map_err(|error| CryptoError::failed(format!("no key can be made: {error}")))?;
+        Self::of_pkcs8(pair.serialize_der())
+    }
+
+    /// Reads a key: PEM in any usual form, or its content in DER. It may be encrypted as OpenSSL does it (PKCS #8), with a password.
+    ///
+    /// # Errors
+    /// If it is no key, or one of an unknown kind.
+    pub(crate) fn read(bytes: &[u8], password: Option<&str>) -> Result<Self, CryptoError> {
+        if pem::is_openssh_private_key(bytes) {
+            return Self::of_pkcs8(openssh::read_private(bytes)?);
+        }
+        if !pem::is_pem(bytes) {
+            return Self::of_der(bytes);
+        }
+        if pem::contains(bytes, b"ENCRYPTED") {
+            let text = std::str::from_utf8(bytes).map_err(|_| CryptoError::unreadable("the PEM of the private key is broken"))?;
+            let Some(password) = password else {
+                return Err(CryptoError::argument("the private key is encrypted: a password is needed"));
+            };
+            let plain = decrypted_key(text, password).map_err(|reason| CryptoError::refused(format!("the private key: {reason}")))?;
+            return Self::read(plain.as_bytes(), None);
+        }
+        let kinds = [SectionKind::PrivateKey, SectionKind::RsaPrivateKey, SectionKind::EcPrivateKey];
+        let (section, content) = pem::first(bytes, &kinds, "private key")?;
+        match section {
+            SectionKind::RsaPrivateKey => Self::of_pkcs1(&content),
+            SectionKind::EcPrivateKey => Self::of_sec1(&content),
+            _ => Self::of_pkcs8(content),
+        }
+    }
+
+    /// DER has no label: OpenSSL writes some keys in their traditional form.
+    fn of_der(der: &[u8]) -> Result<Self, CryptoError> {
+        if pkcs1::RsaPrivateKey::<UintRef<'_>>::try_from(der).is_ok() {
+            Self::of_pkcs1(der)
+        } else if sec1::EcPrivateKey::try_from(der).is_ok() {
+            Self::of_sec1(der)
+        } else {
+            Self::of_pkcs8(der.to_vec())
+        }
+    }
+
+    fn of_pkcs1(content: &[u8]) -> Result<Self, CryptoError> {
+        Self::of_pkcs8(wrapped(oids::RSA, Some(Curve::Null), content)?)
+    }
+
+    fn of_sec1(content: &[u8]) -> Result<Self, CryptoError> {
+        Self::of_pkcs8(wrapped(oids::EC, Some(Curve::Named(curve_of_sec1(content)?)), content)?)
+    }
+
+    /// Returns a key in PKCS #8.
+    pub(super) fn of_pkcs8(pkcs8: Vec<u8>) -> Result<Self, CryptoError> {
+        let unreadable = || CryptoError::unreadable("it is not a private key in PEM or DER");
+        let info = PrivateKeyInfoRef::try_from(pkcs8.as_slice()).map_err(|_| unreadable())?;
+        let kind = match info.algorithm.oid {
+            oids::RSA => {
+                let key = pkcs1::RsaPrivateKey::<UintRef<'_>>::try_from(info.private_key.as_bytes()).map_err(|_| unreadable())?;
+                KeyKind::Rsa(bits(key.modulus.as_bytes()))
+            }
+            oids::EC => match info.algorithm.parameters_oid().map_err(|_| unreadable())? {
+                oids::P256 => KeyKind::P256,
+                oids::P384 => KeyKind::P384,
+                oids::P521 => KeyKind::P521,
+                other => return Err(CryptoError::unreadable(format!("the curve {other} of the private key is not supported"))),
+            },
+            oids::ED25519 => KeyKind::Ed25519,
+            other => return Err(CryptoError::unreadable(format!("private keys of the algorithm {other} are not supported"))),
+        };
+        // OpenSSL reads no keys of the second version, which have the public key beside the private one.
+        let pkcs8 = match (info.public_key, kind) {
+            (Some(_), KeyKind::Ed25519) => wrapped(oids::ED25519, None, info.private_key.as_bytes())?,
+            _ => pkcs8,
+        };
+        let key = Self { kind, pkcs8 };
+        // It finds keys that are inconsistent.
+        key.pair(RsaHash::Sha256)?;
+        Ok(key)
+    }
+
+    /// Returns its kind.
+    pub(crate) fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// Returns it in a form.
+    ///
+    /// # Errors
+    /// If its kind has no such form.
+    pub(crate) fn to_format(&self, format: PrivateFormat, comment: &str) -> Result<Vec<u8>, CryptoError> {
+        Ok(match format {
+            PrivateFormat::Pkcs8 => pem::encode("PRIVATE KEY", &self.pkcs8),
+            PrivateFormat::Der => self.pkcs8.clone(),
+            PrivateFormat::Openssh => openssh::private(self, comment)?,
+            PrivateFormat::Traditional => match self.kind {
+                KeyKind::Rsa(_) => pem::encode("RSA PRIVATE KEY", self.info().private_key.as_bytes()),
+                KeyKind::Ed25519 => return Err(CryptoError::argument("keys of the kind ed25519 have no traditional form")),
+                _ => pem::encode("EC PRIVATE KEY", &self.sec1()?),
+            },
+        })
+    }
+
+    /// Returns the public key.
+    pub(crate) fn public(&self) -> PublicKey {
+        let pair = self.pair(RsaHash::Sha256).expect("the key was read before");
+        PublicKey::of_spki(pair.subject_public_key_info()).expect("a pair has a public key")
+    }
+
+    /// Signs bytes: with PKCS #1 v1.5 and the digest for RSA, ECDSA in DER with the digest of the curve's size, or Ed25519.
+    ///
+    /// # Errors
+    /// If the operating system has no random numbers.
+    pub(crate) fn sign(&self, message: &[u8], hash: RsaHash) -> Result<Vec<u8>, CryptoError> {
+        self.pair(hash)?.sign(message).map_err(|error| CryptoError::failed(format!("it cannot be signed: {error}")))
+    }
+
+    /// Returns it as the signing key of certificates.
+    pub(super) fn pair(&self, hash: RsaHash) -> Result<KeyPair, CryptoError> {
+        let algorithm = match (self.kind, hash) {
+            (KeyKind::Rsa(_), RsaHash::Sha256) => &rcgen::PKCS_RSA_SHA256,
+            (KeyKind::Rsa(_), RsaHash::Sha384) => &rcgen::PKCS_RSA_SHA384,
+            (KeyKind::Rsa(_), RsaHash::Sha512) => &rcgen::PKCS_RSA_SHA512,
+            (KeyKind::P256, _) => &rcgen::PKCS_ECDSA_P256_SHA256,
+            (KeyKind::P384, _) => &rcgen::PKCS_ECDSA_P384_SHA384,
+            (KeyKind::Ed25519, _) => &rcgen::PKCS_ED25519,
+            (KeyKind::P521, _) => p521()?,
+        };
+        let der = PrivatePkcs8KeyDer::from(self.pkcs8.as_slice());
+        KeyPair::from_pkcs8_der_and_sign_algo(&der, algorithm)
+            .map_err(|_| CryptoError::unreadable(format!("the private key of the kind {} is invalid, or too small", self.kind)))
+    }
+
+    /// Returns its parts in PKCS #8.
+    pub(super) fn info(&self) -> PrivateKeyInfoRef<'_> {
+        PrivateKeyInfoRef::try_from(self.pkcs8.as_slice()).expect("the key was read before")
+    }
+
+    /// Returns an elliptic key in SEC 1, with its curve, as OpenSSL writes it.
+    fn sec1(&self) -> Result<Vec<u8>, CryptoError> {
+        let failed = || CryptoError::failed("the key has no traditional form");
+        let info = self.info();
+        let key = sec1::EcPrivateKey::try_from(info.private_key.as_bytes()).map_err(|_| failed())?;
+        let curve = info.algorithm.parameters_oid().map_err(|_| failed())?;
+        let public = self.public();
+        let point = public.raw();
+        let whole = sec1::EcPrivateKey { private_key: key.private_key, parameters: Some(curve.into()), public_key: Some(point) };
+        whole.to_der().map_err(|_| failed())
+    }
+}
+
+/// The parameters of an algorithm.
+#[derive(Clone, Copy)]
+pub(super) enum Curve {
+    Null,
+    Named(ObjectIdentifier),
+}
+
+/// Returns the key of an algorithm in PKCS #8.
+pub(super) fn wrapped(oid: ObjectIdentifier, curve: Option<Curve>, key: &[u8]) -> Result<Vec<u8>, CryptoError> {
+    let broken = |_| CryptoError::unreadable("the private key is broken");
+    let parameters = curve.as_ref().map(|curve| match curve {
+        Curve::Null => pkcs8::der::asn1::AnyRef::NULL,
+        Curve::Named(oid) => oid.into(),
+    });
+    let key = OctetStringRef::new(key).map_err(broken)?;
+    PrivateKeyInfoRef::new(AlgorithmIdentifierRef { oid, parameters }, key).to_der().map_err(broken)
+}
+
+fn curve_of_sec1(content: &[u8]) -> Result<ObjectIdentifier, CryptoError> {
+    let key = sec1::EcPrivateKey::try_from(content).map_err(|_| CryptoError::unreadable("the private key is broken"))?;
+    key.parameters
+        .and_then(sec1::EcParameters::named_curve)
+        .ok_or_else(|| CryptoError::unreadable("the private key does not name its curve"))
+}
+
+/// Returns the number of bits of a positive number.
+pub(super) fn bits(number: &[u8]) -> usize {
+    let number = &number[number.iter().take_while(|byte| **byte == 0).count()..];
+    number.first().map_or(0, |first| number.len() * 8 - first.leading_zeros() as usize)
+}
+
+#[cfg(feature = "aws-lc")]
+fn generate_with_aws_lc(kind: KeyKind) -> Result<Result<KeyPair, rcgen::Error>, CryptoError> {
+    use rcgen::RsaKeySize;
+    let size = match kind {
+        KeyKind::Rsa(2048) => RsaKeySize::_2048,
+        KeyKind::Rsa(3072) => RsaKeySize::_3072,
+        KeyKind::Rsa(_) => RsaKeySize::_4096,
+        _ => return Ok(KeyPair::generate_for(p521()?)),
+    };
+    Ok(KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size))
+}
+
+#[cfg(not(feature = "aws-lc"))]
+fn generate_with_aws_lc(kind: KeyKind) -> Result<Result<KeyPair, rcgen::Error>, CryptoError> {
+    Err(CryptoError::failed(format!("this build of kopfd has the crypto provider ring, which makes no keys of the kind {kind}")))
+}
+
+#[cfg(feature = "aws-lc")]
+#[expect(clippy::unnecessary_wraps, reason = "the other provider has no such curve")]
+fn p521() -> Result<&'static rcgen::SignatureAlgorithm, CryptoError> {
+    Ok(&rcgen::PKCS_ECDSA_P521_SHA512)
+}
+
+#[cfg(not(feature = "aws-lc"))]
+fn p521() -> Result<&'static rcgen::SignatureAlgorithm, CryptoError> {
+    Err(CryptoError::failed("this build of kopfd has the crypto provider ring, which knows no curve P-521"))
+}
