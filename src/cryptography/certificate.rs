@@ -10,37 +10,12 @@ use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 
 use super::details;
 use super::error::CryptoError;
-use super::private_key::{KeyKind, PrivateKey, RsaHash};
+use super::key_kind::KeyKind;
+use super::private_key::PrivateKey;
 use super::public_key::PublicKey;
+use super::rsa_hash::RsaHash;
+use super::usage::Usage;
 use super::{pem, subject};
-
-/// What a certificate may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Usage {
-    /// TLS servers.
-    Server,
-    /// TLS clients.
-    Client,
-    /// Signatures of programs.
-    Code,
-    /// E-mail.
-    Email,
-}
-
-impl Usage {
-    /// All, with their names.
-    pub(crate) const ALL: [(&'static str, Self); 4] =
-        [("server", Self::Server), ("client", Self::Client), ("code", Self::Code), ("email", Self::Email)];
-
-    fn purpose(self) -> ExtendedKeyUsagePurpose {
-        match self {
-            Self::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            Self::Client => ExtendedKeyUsagePurpose::ClientAuth,
-            Self::Code => ExtendedKeyUsagePurpose::CodeSigning,
-            Self::Email => ExtendedKeyUsagePurpose::EmailProtection,
-        }
-    }
-}
 
 /// Whose certificate it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

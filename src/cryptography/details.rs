@@ -8,11 +8,11 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer as _;
 
-use super::certificate::Usage;
 use super::error::CryptoError;
+use super::key_kind::KeyKind;
 use super::pem;
-use super::private_key::KeyKind;
 use super::public_key::PublicKey;
+use super::usage::Usage;
 use crate::kit::hexadecimal;
 
 /// The content of a certificate.

@@ -10,8 +10,9 @@ use pkcs8::der::asn1::UintRef;
 use serde_json::{Map, Value, json};
 
 use super::error::CryptoError;
+use super::key_kind::KeyKind;
 use super::pem;
-use super::private_key::{KeyKind, PrivateFormat, PrivateKey};
+use super::private_key::{PrivateFormat, PrivateKey, public_key_of};
 use super::public_key::PublicKey;
 
 /// The claims of a token.
@@ -109,7 +110,7 @@ type Candidate = (DecodingKey, Vec<Algorithm>);
 /// Why it is refused.
 pub(crate) fn verify_with_key(token: &str, key: &[u8], expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
     let candidate = if is_asymmetric(key) {
-        let key = PublicKey::read(key)?;
+        let key = public_key_of(key)?;
         let decoding = match key.kind() {
             KeyKind::Rsa(_) => DecodingKey::from_rsa_der(key.raw()),
             KeyKind::Ed25519 => DecodingKey::from_ed_der(key.raw()),

@@ -3,29 +3,26 @@
 use num_bigint::BigUint;
 use pkcs8::der::Encode as _;
 use pkcs8::der::asn1::{OctetStringRef, UintRef};
-use pkcs8::spki::SubjectPublicKeyInfoRef;
 use ssh_key::encoding::Decode as _;
 use ssh_key::private::{EcdsaKeypair, EcdsaPrivateKey, Ed25519Keypair, Ed25519PrivateKey, KeypairData, RsaKeypair, RsaPrivateKey};
 use ssh_key::public::{EcdsaPublicKey, Ed25519PublicKey, KeyData, RsaPublicKey};
 use ssh_key::{LineEnding, Mpint};
 
+use super::asn1::{self, Curve, oids, wrapped};
 use super::error::CryptoError;
-use super::private_key::{Curve, KeyKind, PrivateKey, oids, wrapped};
-use super::public_key::PublicKey;
+use super::key_kind::KeyKind;
 
-/// Returns a private key in OpenSSH's form.
+/// Returns a private key in OpenSSH's form, from its content in PKCS #8 and its public key.
 ///
 /// # Errors
 /// If it has none.
-pub(super) fn private(key: &PrivateKey, comment: &str) -> Result<Vec<u8>, CryptoError> {
-    let failed = || CryptoError::failed(format!("the key of the kind {} has no form of OpenSSH", key.kind()));
-    let info = key.info();
-    let content = info.private_key.as_bytes();
-    let data: KeypairData = match key.kind() {
+pub(super) fn private(kind: KeyKind, content: &[u8], public: &[u8], comment: &str) -> Result<Vec<u8>, CryptoError> {
+    let failed = || CryptoError::failed(format!("the key of the kind {kind} has no form of OpenSSH"));
+    let data: KeypairData = match kind {
         KeyKind::Ed25519 => {
             // The seed is the content of an octet string.
             let seed: [u8; 32] = content.strip_prefix(&[4, 32]).and_then(|seed| seed.try_into().ok()).ok_or_else(failed)?;
-            let public = Ed25519PublicKey(key.public().raw().try_into().map_err(|_| failed())?);
+            let public = Ed25519PublicKey(public.try_into().map_err(|_| failed())?);
             Ed25519Keypair { public, private: Ed25519PrivateKey::from_bytes(&seed) }.into()
         }
         KeyKind::Rsa(_) => {
@@ -37,14 +34,14 @@ pub(super) fn private(key: &PrivateKey, comment: &str) -> Result<Vec<u8>, Crypto
         }
         KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => {
             let sec1 = sec1::EcPrivateKey::try_from(content).map_err(|_| failed())?;
-            elliptic(key, sec1.private_key).ok_or_else(failed)?.into()
+            elliptic(public, sec1.private_key).ok_or_else(failed)?.into()
         }
     };
     let key = ssh_key::PrivateKey::new(data, comment).map_err(|_| failed())?;
     Ok(key.to_openssh(LineEnding::LF).map_err(|_| failed())?.as_bytes().to_vec())
 }
 
-fn elliptic(key: &PrivateKey, scalar: &[u8]) -> Option<EcdsaKeypair> {
+fn elliptic(public: &[u8], scalar: &[u8]) -> Option<EcdsaKeypair> {
     fn scalar_of<const SIZE: usize>(scalar: &[u8]) -> Option<EcdsaPrivateKey<SIZE>> {
         let mut field = vec![0; SIZE.checked_sub(scalar.len())?];
         field.extend_from_slice(scalar);
@@ -52,8 +49,7 @@ fn elliptic(key: &PrivateKey, scalar: &[u8]) -> Option<EcdsaKeypair> {
         prefixed.append(&mut field);
         EcdsaPrivateKey::decode(&mut prefixed.as_slice()).ok()
     }
-    let public = key.public();
-    Some(match EcdsaPublicKey::from_sec1_bytes(public.raw()).ok()? {
+    Some(match EcdsaPublicKey::from_sec1_bytes(public).ok()? {
         EcdsaPublicKey::NistP256(public) => EcdsaKeypair::NistP256 { public, private: scalar_of(scalar)? },
         EcdsaPublicKey::NistP384(public) => EcdsaKeypair::NistP384 { public, private: scalar_of(scalar)? },
         EcdsaPublicKey::NistP521(public) => EcdsaKeypair::NistP521 { public, private: scalar_of(scalar)? },
@@ -125,16 +121,16 @@ fn reduced(exponent: &[u8], prime: &[u8]) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// If it has no such form.
-pub(super) fn public(key: &PublicKey, comment: &str) -> Result<String, CryptoError> {
-    let failed = || CryptoError::failed(format!("the key of the kind {} has no form of OpenSSH", key.kind()));
-    let data: KeyData = match key.kind() {
-        KeyKind::Ed25519 => Ed25519PublicKey(key.raw().try_into().map_err(|_| failed())?).into(),
+pub(super) fn public(kind: KeyKind, raw: &[u8], comment: &str) -> Result<String, CryptoError> {
+    let failed = || CryptoError::failed(format!("the key of the kind {kind} has no form of OpenSSH"));
+    let data: KeyData = match kind {
+        KeyKind::Ed25519 => Ed25519PublicKey(raw.try_into().map_err(|_| failed())?).into(),
         KeyKind::Rsa(_) => {
-            let key = pkcs1::RsaPublicKey::<UintRef<'_>>::try_from(key.raw()).map_err(|_| failed())?;
+            let key = pkcs1::RsaPublicKey::<UintRef<'_>>::try_from(raw).map_err(|_| failed())?;
             let number = |number: UintRef<'_>| Mpint::from_positive_bytes(number.as_bytes());
             RsaPublicKey::new(number(key.public_exponent), number(key.modulus)).map_err(|_| failed())?.into()
         }
-        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => EcdsaPublicKey::from_sec1_bytes(key.raw()).map_err(|_| failed())?.into(),
+        KeyKind::P256 | KeyKind::P384 | KeyKind::P521 => EcdsaPublicKey::from_sec1_bytes(raw).map_err(|_| failed())?.into(),
     };
     ssh_key::PublicKey::new(data, comment).to_openssh().map_err(|_| failed())
 }
@@ -146,26 +142,20 @@ pub(super) fn public(key: &PublicKey, comment: &str) -> Result<String, CryptoErr
 pub(super) fn read_public(line: &str) -> Result<Vec<u8>, CryptoError> {
     let broken = || CryptoError::unreadable("the public key of OpenSSH is broken, or of a kind that is not supported");
     let key = ssh_key::PublicKey::from_openssh(line.trim()).map_err(|_| broken())?;
-    let of = |oid, curve: Option<pkcs8::ObjectIdentifier>, raw: &[u8]| {
-        let parameters = curve.as_ref().map(Into::into);
-        let algorithm = pkcs8::AlgorithmIdentifierRef { oid, parameters };
-        let subject_public_key = pkcs8::der::asn1::BitStringRef::from_bytes(raw).map_err(|_| broken())?;
-        SubjectPublicKeyInfoRef { algorithm, subject_public_key }.to_der().map_err(|_| broken())
-    };
     match key.key_data() {
-        KeyData::Ed25519(key) => of(oids::ED25519, None, &key.0),
+        KeyData::Ed25519(key) => asn1::public(oids::ED25519, None, &key.0),
         KeyData::Ecdsa(key) => {
             let curve = match key {
                 EcdsaPublicKey::NistP256(_) => oids::P256,
                 EcdsaPublicKey::NistP384(_) => oids::P384,
                 EcdsaPublicKey::NistP521(_) => oids::P521,
             };
-            of(oids::EC, Some(curve), key.as_sec1_bytes())
+            asn1::public(oids::EC, Some(Curve::Named(curve)), key.as_sec1_bytes())
         }
         KeyData::Rsa(key) => {
             let key =
                 pkcs1::RsaPublicKey { modulus: uint(key.n()).ok_or_else(broken)?, public_exponent: uint(key.e()).ok_or_else(broken)? };
-            PublicKey::of_rsa(&key.to_der().map_err(|_| broken())?)?.to_format(super::public_key::PublicFormat::Der, "")
+            asn1::public(oids::RSA, Some(Curve::Null), &key.to_der().map_err(|_| broken())?)
         }
         _ => Err(broken()),
     }

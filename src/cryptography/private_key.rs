@@ -3,83 +3,18 @@
 use crate::http::decrypted_key;
 use pkcs8::PrivateKeyInfoRef;
 use pkcs8::der::Encode as _;
-use pkcs8::der::asn1::{OctetStringRef, UintRef};
-use pkcs8::spki::{AlgorithmIdentifierRef, ObjectIdentifier};
+use pkcs8::der::asn1::UintRef;
+use pkcs8::spki::ObjectIdentifier;
 use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::SectionKind;
 
+use super::asn1::{Curve, bits, oids, wrapped};
 use super::error::CryptoError;
+use super::key_kind::KeyKind;
 use super::public_key::PublicKey;
+use super::rsa_hash::RsaHash;
 use super::{openssh, pem};
-
-/// The object identifiers of keys and curves.
-pub(super) mod oids {
-    use pkcs8::spki::ObjectIdentifier;
-
-    pub(crate) const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
-    pub(crate) const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
-    pub(crate) const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
-    pub(crate) const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-    pub(crate) const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
-    pub(crate) const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
-}
-
-/// The kind of a key. RSA has its size in bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyKind {
-    /// RSA of a number of bits.
-    Rsa(usize),
-    /// ECDSA on the curve P-256.
-    P256,
-    /// ECDSA on the curve P-384.
-    P384,
-    /// ECDSA on the curve P-521.
-    P521,
-    /// Ed25519.
-    Ed25519,
-}
-
-/// The sizes of RSA keys that can be made.
-const RSA_SIZES: [usize; 3] = [2048, 3072, 4096];
-
-impl std::fmt::Display for KeyKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Rsa(bits) => write!(f, "rsa-{bits}"),
-            Self::P256 => f.write_str("ec-p256"),
-            Self::P384 => f.write_str("ec-p384"),
-            Self::P521 => f.write_str("ec-p521"),
-            Self::Ed25519 => f.write_str("ed25519"),
-        }
-    }
-}
-
-impl KeyKind {
-    /// Returns the kind with a name.
-    ///
-    /// # Errors
-    /// If no key of this kind can be made.
-    pub(crate) fn of(name: &str) -> Result<Self, CryptoError> {
-        let kinds = RSA_SIZES.map(Self::Rsa).into_iter().chain([Self::P256, Self::P384, Self::P521, Self::Ed25519]);
-        let known: Vec<Self> = kinds.collect();
-        known.iter().copied().find(|kind| kind.to_string() == name).ok_or_else(|| {
-            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
-            CryptoError::argument(format!("there is no kind of key {name:?}: there are {}", known.join(", ")))
-        })
-    }
-}
-
-/// The digest of a signature by an RSA key; other keys have their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RsaHash {
-    /// SHA-256.
-    Sha256,
-    /// SHA-384.
-    Sha384,
-    /// SHA-512.
-    Sha512,
-}
 
 /// The forms of private keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +147,7 @@ impl PrivateKey {
         Ok(match format {
             PrivateFormat::Pkcs8 => pem::encode("PRIVATE KEY", &self.pkcs8),
             PrivateFormat::Der => self.pkcs8.clone(),
-            PrivateFormat::Openssh => openssh::private(self, comment)?,
+            PrivateFormat::Openssh => openssh::private(self.kind, self.info().private_key.as_bytes(), self.public().raw(), comment)?,
             PrivateFormat::Traditional => match self.kind {
                 KeyKind::Rsa(_) => pem::encode("RSA PRIVATE KEY", self.info().private_key.as_bytes()),
                 KeyKind::Ed25519 => return Err(CryptoError::argument("keys of the kind ed25519 have no traditional form")),
@@ -269,22 +204,13 @@ impl PrivateKey {
     }
 }
 
-/// The parameters of an algorithm.
-#[derive(Clone, Copy)]
-pub(super) enum Curve {
-    Null,
-    Named(ObjectIdentifier),
-}
-
-/// Returns the key of an algorithm in PKCS #8.
-pub(super) fn wrapped(oid: ObjectIdentifier, curve: Option<Curve>, key: &[u8]) -> Result<Vec<u8>, CryptoError> {
-    let broken = |_| CryptoError::unreadable("the private key is broken");
-    let parameters = curve.as_ref().map(|curve| match curve {
-        Curve::Null => pkcs8::der::asn1::AnyRef::NULL,
-        Curve::Named(oid) => oid.into(),
-    });
-    let key = OctetStringRef::new(key).map_err(broken)?;
-    PrivateKeyInfoRef::new(AlgorithmIdentifierRef { oid, parameters }, key).to_der().map_err(broken)
+/// Reads a public key, or that of a private key.
+///
+/// # Errors
+/// If it is no key, or one of an unknown kind.
+pub(crate) fn public_key_of(bytes: &[u8]) -> Result<PublicKey, CryptoError> {
+    let is_private = pem::contains(bytes, b"PRIVATE KEY-----");
+    if is_private { Ok(PrivateKey::read(bytes, None)?.public()) } else { PublicKey::read(bytes) }
 }
 
 fn curve_of_sec1(content: &[u8]) -> Result<ObjectIdentifier, CryptoError> {
@@ -292,12 +218,6 @@ fn curve_of_sec1(content: &[u8]) -> Result<ObjectIdentifier, CryptoError> {
     key.parameters
         .and_then(sec1::EcParameters::named_curve)
         .ok_or_else(|| CryptoError::unreadable("the private key does not name its curve"))
-}
-
-/// Returns the number of bits of a positive number.
-pub(super) fn bits(number: &[u8]) -> usize {
-    let number = &number[number.iter().take_while(|byte| **byte == 0).count()..];
-    number.first().map_or(0, |first| number.len() * 8 - first.leading_zeros() as usize)
 }
 
 #[cfg(feature = "aws-lc")]

@@ -1,13 +1,15 @@
 //! Public keys: read, converted, and used to verify signatures.
 
 use pkcs8::Document;
-use pkcs8::der::{Decode as _, Encode as _};
-use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
+use pkcs8::der::Decode as _;
+use pkcs8::spki::SubjectPublicKeyInfoRef;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{AlgorithmIdentifier, alg_id};
 
+use super::asn1::{self, Curve, bits, oids};
 use super::error::CryptoError;
-use super::private_key::{KeyKind, PrivateKey, RsaHash, bits, oids};
+use super::key_kind::KeyKind;
+use super::rsa_hash::RsaHash;
 use super::{openssh, pem};
 
 /// The forms of public keys.
@@ -31,14 +33,11 @@ pub(crate) struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads a key: PEM, DER, a line of OpenSSH, a certificate, or a private key, of which it is the public part.
+    /// Reads a key: PEM, DER, a line of OpenSSH, or a certificate.
     ///
     /// # Errors
     /// If it is no key, or one of an unknown kind.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, CryptoError> {
-        if pem::is_openssh_private_key(bytes) {
-            return Ok(PrivateKey::read(bytes, None)?.public());
-        }
         if !pem::is_pem(bytes) {
             return match std::str::from_utf8(bytes).ok().filter(|text| text.starts_with("ssh-") || text.starts_with("ecdsa-")) {
                 Some(line) => Self::of_spki(openssh::read_public(line)?),
@@ -50,19 +49,8 @@ impl PublicKey {
             let (_, key) = Document::from_pem(text).map_err(|_| CryptoError::unreadable("the PEM of the public key is broken"))?;
             return Self::of_rsa(key.as_bytes());
         }
-        let kinds = [
-            SectionKind::PublicKey,
-            SectionKind::Certificate,
-            SectionKind::PrivateKey,
-            SectionKind::RsaPrivateKey,
-            SectionKind::EcPrivateKey,
-        ];
-        let (section, content) = pem::first(bytes, &kinds, "public key")?;
-        match section {
-            SectionKind::PublicKey => Self::of_spki(content),
-            SectionKind::Certificate => Self::of_certificate(&content),
-            _ => Ok(PrivateKey::read(bytes, None)?.public()),
-        }
+        let (section, content) = pem::first(bytes, &[SectionKind::PublicKey, SectionKind::Certificate], "public key")?;
+        if section == SectionKind::Certificate { Self::of_certificate(&content) } else { Self::of_spki(content) }
     }
 
     /// Returns the key of a certificate in DER.
@@ -74,11 +62,8 @@ impl PublicKey {
     }
 
     /// Returns the key of an RSA key in PKCS #1.
-    pub(super) fn of_rsa(pkcs1: &[u8]) -> Result<Self, CryptoError> {
-        let broken = |_| CryptoError::unreadable("the public key is broken");
-        let key = pkcs8::der::asn1::BitStringRef::from_bytes(pkcs1).map_err(broken)?;
-        let algorithm = AlgorithmIdentifierRef { oid: oids::RSA, parameters: Some(pkcs8::der::asn1::AnyRef::NULL) };
-        Self::of_spki(SubjectPublicKeyInfoRef { algorithm, subject_public_key: key }.to_der().map_err(broken)?)
+    fn of_rsa(pkcs1: &[u8]) -> Result<Self, CryptoError> {
+        Self::of_spki(asn1::public(oids::RSA, Some(Curve::Null), pkcs1)?)
     }
 
     /// Returns the key of its DER form.
@@ -121,13 +106,13 @@ impl PublicKey {
         Ok(match format {
             PublicFormat::Pem => pem::encode("PUBLIC KEY", &self.spki),
             PublicFormat::Der => self.spki.clone(),
-            PublicFormat::Openssh => openssh::public(self, comment)?.into_bytes(),
+            PublicFormat::Openssh => openssh::public(self.kind, self.raw(), comment)?.into_bytes(),
             PublicFormat::Traditional if matches!(self.kind, KeyKind::Rsa(_)) => pem::encode("RSA PUBLIC KEY", self.raw()),
             PublicFormat::Traditional => return Err(CryptoError::argument("only RSA keys have a traditional form")),
         })
     }
 
-    /// Tells whether a signature as of [`PrivateKey::sign`] is genuine.
+    /// Tells whether a signature of a private key is genuine.
     ///
     /// # Errors
     /// If the build knows no signatures of this kind.

@@ -6,10 +6,9 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 
-use super::Thrown;
 use crate::script::bounded::elsewhere;
 use crate::script::context::Context;
-use crate::script::functions::support::Native;
+use crate::script::functions::support::{Native, Thrown};
 
 /// As many works at once as there are processors, in the whole process.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZero::get)));

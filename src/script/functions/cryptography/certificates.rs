@@ -3,8 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use rhai::{Array, Dynamic, Engine, Map, Module};
 
-use super::{aside, bytes, failed, given, private_key, random};
-use crate::cryptography::{self, CertificateOptions, Details, Expected, Peer, PublicKey, Role, Usage, Validity};
+use super::aside;
+use super::values::{bytes, failed, given, private_key, random};
+use crate::cryptography::{self, CertificateOptions, Details, Expected, Peer, Role, Usage, Validity};
 use crate::script::context::Context;
 use crate::script::functions::moments::moment;
 use crate::script::functions::options::Options;
@@ -195,7 +196,7 @@ fn verify(native: &Native<'_>, certificate: &Dynamic, authorities: &Dynamic, opt
 fn matches(certificate: &Dynamic, key: &Dynamic) -> Given {
     const NAME: &str = "x509::matches";
     let (certificate, key) = (bytes(NAME, "the certificate", certificate)?, bytes(NAME, "the key", key)?);
-    let is_same = PublicKey::read(&key.0).and_then(|key| cryptography::is_of_key(&certificate.0, &key));
+    let is_same = cryptography::public_key_of(&key.0).and_then(|key| cryptography::is_of_key(&certificate.0, &key));
     Ok(is_same.map_err(|error| failed(NAME, error))?.into())
 }
 

@@ -2,7 +2,7 @@
 
 use rhai::{Array, Dynamic, Module};
 
-use super::{bytes, failed, given, random};
+use super::values::{bytes, failed, given, random};
 use crate::cryptography::{self, Fernet, NONCE_SIZE};
 use crate::script::context::Context;
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, three, two, wrong};

@@ -2,8 +2,9 @@
 
 use rhai::{Dynamic, Module};
 
-use super::{aside, bytes, failed, given, private_key};
-use crate::cryptography::{KeyKind, PrivateFormat, PrivateKey, PublicFormat, PublicKey, RsaHash};
+use super::aside;
+use super::values::{bytes, failed, given, private_key};
+use crate::cryptography::{KeyKind, PrivateFormat, PrivateKey, PublicFormat, PublicKey, RsaHash, public_key_of};
 use crate::script::functions::options::{Options, text};
 use crate::script::functions::support::{Given, Native, Thrown, four, one, three, two};
 
@@ -45,7 +46,7 @@ fn private(key: &Dynamic, options: Option<&Dynamic>) -> Given {
 }
 
 fn read_public(function: &str, key: &Dynamic) -> Result<PublicKey, Thrown> {
-    PublicKey::read(&bytes(function, "the key", key)?.0).map_err(|error| failed(function, error))
+    public_key_of(&bytes(function, "the key", key)?.0).map_err(|error| failed(function, error))
 }
 
 /// `crypto::public_key(key, [#{format, comment}])`: the public key of a private key or a certificate, or a public key in another form.

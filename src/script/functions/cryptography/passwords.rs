@@ -2,7 +2,8 @@
 
 use rhai::{Dynamic, Module};
 
-use super::{aside, bytes, failed, random};
+use super::aside;
+use super::values::{bytes, failed, random};
 use crate::cryptography::{self, Argon2Cost, BCRYPT_COSTS};
 use crate::script::bounded;
 use crate::script::functions::options::{Options, text};

@@ -3,8 +3,8 @@
 use rhai::{Dynamic, Engine, Map, Module};
 use serde_json::{Value, json as value};
 
-use super::{bytes, failed};
-use crate::cryptography::{self, Claims, Expectations, PublicKey};
+use super::values::{bytes, failed};
+use crate::cryptography::{self, Claims, Expectations};
 use crate::script::context::Context;
 use crate::script::convert;
 use crate::script::functions::options::{Options, json, text};
@@ -123,7 +123,7 @@ fn read_unverified(token: &Dynamic) -> Given {
 fn jwk(key: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "jwt::jwk";
     let options = Options::read(NAME, &["key_id"], options)?;
-    let key = PublicKey::read(&bytes(NAME, "the key", key)?.0).map_err(|error| failed(NAME, error))?;
+    let key = cryptography::public_key_of(&bytes(NAME, "the key", key)?.0).map_err(|error| failed(NAME, error))?;
     let key = cryptography::jwk(&key, options.text("key_id")?).map_err(|error| failed(NAME, error))?;
     Ok(convert::to_dynamic(&key))
 }
