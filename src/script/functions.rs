@@ -13,6 +13,7 @@ mod library;
 mod login;
 pub(super) mod moments;
 mod options;
+mod outside;
 mod passwords;
 pub(super) mod patterns;
 mod random;
@@ -47,6 +48,7 @@ pub(super) fn register(engine: &mut Engine) {
         library::register,
         login::register,
         moments::register,
+        outside::register,
         passwords::register,
         regexp::register,
         sized::register,
