@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::script::outside::Outside;
 
-pub use programs::kill_all;
+pub use programs::end_all;
 
 /// Returns the outside of one operator.
 pub fn of_operator() -> Outside {

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::script::outside::programs::{Finished, ProgramError, ProgramRequest, Programs};
 
-pub use group::kill_all;
+pub use group::end_all;
 
 /// Limit of the programs of one operator that run at once; further ones wait.
 const MAX_PROGRAMS: usize = 8;

@@ -1,6 +1,6 @@
 //! The group of processes of a run: the program and what it has started. It is killed and reaped as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -17,13 +17,18 @@ use super::stragglers;
 const ENDING: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The groups of all running programs.
-static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// The groups of all running programs, with their private directories.
+static RUNNING: Mutex<BTreeMap<i32, String>> = Mutex::new(BTreeMap::new());
 
-/// Kills all running programs, before the process ends without dropping what it has.
-pub fn kill_all() {
+/// Kills all running programs and removes their directories, before the process ends without dropping what it has.
+pub fn end_all() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    running.into_iter().filter_map(Pid::from_raw).for_each(kill);
+    for (id, directory) in running {
+        Pid::from_raw(id).map(kill);
+        stragglers::kill(&directory);
+        // A process may write a last file meanwhile: the directory of a process that ends is no failure.
+        let _ = std::fs::remove_dir_all(directory);
+    }
 }
 
 /// A group of processes. Dropping it kills all of them.
@@ -40,7 +45,7 @@ impl Group {
     pub(super) fn of(leader: Child, directory: String) -> Self {
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
-            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(id.as_raw_nonzero().get());
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(id.as_raw_nonzero().get(), directory.clone());
         }
         Self { leader, id, directory }
     }

@@ -2,6 +2,8 @@
 
 mod exec;
 mod files;
+#[cfg(test)]
+mod tests;
 
 use rhai::Engine;
 

@@ -180,7 +180,7 @@ impl Options {
         Ok(Self {
             stdin: option("stdin").map(|stdin| bytes("the option `stdin`", stdin)).transpose()?.unwrap_or_default(),
             files: files.into_iter().map(file).collect::<Result<_, Thrown>>()?,
-            env: variables.into_iter().map(variable).collect::<Result<_, Thrown>>()?,
+            env: variables.into_iter().filter(|(_, value)| !value.is_unit()).map(variable).collect::<Result<_, Thrown>>()?,
             timeout,
             outputs: outputs.iter().map(output).collect::<Result<_, Thrown>>()?,
             check: switch("check")?,
@@ -204,15 +204,21 @@ fn output(pattern: &Dynamic) -> Result<FilePattern, Thrown> {
 
 /// Returns a list, or the copy of a list of the object.
 fn list(given: &Dynamic, what: &str) -> Result<Array, Thrown> {
-    let plain = plain(given)?;
-    plain.into_array().map_err(|_| wrong(format!("{what} must be a list")))
+    if let Ok(items) = given.as_array_ref() {
+        return Ok(items.clone());
+    }
+    plain(given)?.into_array().map_err(|_| wrong(format!("{what} must be a list")))
 }
 
+/// Returns a map, or the copy of a map of the object. The values are as they are: bytes stay bytes.
 fn map(given: &Dynamic, what: &str) -> Result<Map, Thrown> {
-    let plain = plain(given)?;
-    plain.try_cast::<Map>().ok_or_else(|| wrong(format!("{what} must be a map")))
+    if let Ok(entries) = given.as_map_ref() {
+        return Ok(entries.clone());
+    }
+    plain(given)?.try_cast::<Map>().ok_or_else(|| wrong(format!("{what} must be a map")))
 }
 
+/// Returns the copy of a view.
 fn plain(given: &Dynamic) -> Result<Dynamic, Thrown> {
     convert::to_plain(given).map_err(|error| wrong(error.to_string()))
 }

@@ -49,6 +49,7 @@ fn read_bytes(native: &Native<'_>, path: &Dynamic) -> Given {
 
 fn bytes_of(native: &Native<'_>, function: &'static str, path: &Dynamic) -> Result<Vec<u8>, Thrown> {
     let context = Context::of(native)?;
+    context.acts(function)?;
     let path = text(function, "the path", path)?;
     let path = FilePath::parse(&path).map_err(|wrong| argument(function, &path, wrong))?;
     let allowed = context.allow().files.iter().find(|pattern| pattern.matches(&path)).cloned();
@@ -64,6 +65,7 @@ fn bytes_of(native: &Native<'_>, function: &'static str, path: &Dynamic) -> Resu
 fn list(native: &Native<'_>, wanted: &Dynamic) -> Given {
     const FUNCTION: &str = "file::list";
     let context = Context::of(native)?;
+    context.acts(FUNCTION)?;
     let written = text(FUNCTION, "the path", wanted)?;
     let path = written.strip_suffix('/').unwrap_or(&written);
     let wanted = FilePattern::parse(path).map_err(|wrong| argument(FUNCTION, &written, wrong))?;
@@ -84,7 +86,6 @@ fn list(native: &Native<'_>, wanted: &Dynamic) -> Given {
 
 /// Returns the files of the machine, and counts a call.
 fn files(context: &Context, function: &str) -> Result<Arc<dyn Files>, Thrown> {
-    context.acts(function)?;
     let files = context.outside().files.clone();
     let files = files.ok_or_else(|| Failure::host("unavailable", format!("`{function}` cannot read files here")))?;
     context.budget().count_api_call()?;
