@@ -72,7 +72,7 @@ impl Drop for Running {
 pub(super) async fn run(mut request: ProgramRequest, place: OwnedSemaphorePermit) -> Result<Finished, ProgramError> {
     let files = std::mem::take(&mut request.files);
     let created = blocking(move || Directory::create(&files)).await?;
-    let directory = created.map_err(|error| failed(format!("the files of {} cannot be written: {error}", request.name)))?;
+    let directory = created.map_err(|error| failed(format!("the directory of {} cannot be made: {error}", request.name)))?;
     let path = directory.path();
     let started = spawn::spawn(&request, &path).await;
     let leader = started.map_err(|error| failed(format!("{} cannot be started: {error}", request.path.display())))?;

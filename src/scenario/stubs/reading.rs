@@ -26,7 +26,7 @@ fn program(reader: &Reader, item: &Item<'_>) -> Option<ProgramStub> {
     let program = reader.required(&fields, "program", PROGRAM).and_then(|item| reader.owned(&item))?;
     let args = fields.get("args").map(|item| reader.list(&item).iter().filter_map(|item| reader.owned(item)).collect());
     let bytes = |key: &str| fields.get(key).and_then(|item| contents(reader, &item)).unwrap_or_default();
-    let files = fields.get("files").and_then(|item| item.entries()).unwrap_or_default();
+    let files = fields.get("files").map(|item| entries(reader, &item)).unwrap_or_default();
     let files = files.into_iter().filter_map(|(name, item)| Some((name.to_owned(), contents(reader, &item)?))).collect();
     let code = fields.get("code").and_then(|item| reader.whole(&item, i64::from(i32::MIN)));
     let code = code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
@@ -41,10 +41,6 @@ fn program(reader: &Reader, item: &Item<'_>) -> Option<ProgramStub> {
 }
 
 fn files(reader: &Reader, item: &Item<'_>) -> BTreeMap<String, Option<Vec<u8>>> {
-    let Some(entries) = item.entries() else {
-        reader.mistyped(item, "a mapping of texts by path", "write such as `{/etc/app/config.yaml: \"replicas: 3\"}`");
-        return BTreeMap::new();
-    };
     let file = |(path, item): (&str, Item<'_>)| {
         if let Err(problem) = FilePath::parse(path) {
             reader.key_error(&item, format!("`{path}` cannot be a file: {problem}"), "write an absolute path");
@@ -53,7 +49,15 @@ fn files(reader: &Reader, item: &Item<'_>) -> BTreeMap<String, Option<Vec<u8>>> 
         let contents = if matches!(item.node.kind, Kind::Null) { None } else { Some(contents(reader, &item)?) };
         Some((path.to_owned(), contents))
     };
-    entries.into_iter().filter_map(file).collect()
+    entries(reader, item).into_iter().filter_map(file).collect()
+}
+
+fn entries<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(&'a str, Item<'a>)> {
+    let entries = item.entries();
+    if entries.is_none() {
+        reader.mistyped(item, "a mapping of texts by path", "write such as `{config.yaml: \"replicas: 3\"}`");
+    }
+    entries.unwrap_or_default()
 }
 
 /// Reads a text, or `{base64: …}`.
@@ -61,7 +65,7 @@ fn contents(reader: &Reader, item: &Item<'_>) -> Option<Vec<u8>> {
     if !matches!(item.node.kind, Kind::Map(_)) {
         return if item.node.text() == Some("") { Some(Vec::new()) } else { reader.owned(item).map(String::into_bytes) };
     }
-    let fields = reader.fields(item, "the contents", &["base64"])?;
+    let fields = reader.fields(item, "a mapping of bytes", &["base64"])?;
     let item = reader.required(&fields, "base64", "write a text, or bytes as `{base64: AAEC}`")?;
     let text = reader.owned(&item)?;
     let bytes = STANDARD.decode(&text).ok();

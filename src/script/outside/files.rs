@@ -221,6 +221,7 @@ fn matches(pattern: &[Part], path: &[String]) -> bool {
 fn may_overlap(one: &[Part], other: &[Part]) -> bool {
     match (one.split_first(), other.split_first()) {
         (None, None) => true,
+        (Some((Part::Deep, rest)), None) | (None, Some((Part::Deep, rest))) => may_overlap(rest, &[]),
         (Some((Part::Deep, _)), _) | (_, Some((Part::Deep, _))) => true,
         (Some((a, ones)), Some((b, others))) => {
             let is_common = match (a, b) {
@@ -289,5 +290,7 @@ mod tests {
         assert!(!overlap("/etc/app/*.yaml", "/root/*"));
         assert!(!overlap("/etc/app/*.yaml", "/etc/app/a.json"));
         assert!(!overlap("/etc/app/*", "/etc/app/a/b"));
+        assert!(!overlap("/etc/app/**/*", "/etc/*"));
+        assert!(overlap("/etc/app/**/*", "/etc/app/*"));
     }
 }

@@ -14,7 +14,7 @@ use crate::script::functions::options::{placed, text};
 use crate::script::outside::files::FilePattern;
 use crate::script::outside::programs::{AllowedProgram, Finished, ProgramError, ProgramRequest};
 use crate::script::script_error::Failure;
-use crate::script::{bounded, convert, time};
+use crate::script::{allocator, bounded, convert, time};
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
@@ -60,7 +60,12 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
     let request = request(name.clone(), allowed, arguments, &options);
     let ran = async move { Arc::clone(&programs).run(request).await }.instrument(context.span().clone());
     match wait_in(&context, ran)? {
-        Ok(finished) => returned(native, &name, finished, &options),
+        Ok(finished) => {
+            let result = returned(native, &name, &finished, &options);
+            // The call has copies of its own, and has never counted this.
+            allocator::uncounted(|| drop(finished));
+            result
+        }
         Err(error) => Err(failed(error)?.into()),
     }
 }
@@ -85,10 +90,12 @@ fn refused(message: String) -> Failure {
 
 /// Returns the error that scripts catch.
 fn failed(error: ProgramError) -> Result<Failure, Thrown> {
-    let ProgramError { reason, message, stdout, stderr } = error;
+    let ProgramError { reason, message, stdout, stderr } = &error;
     bounded::reserve((stdout.len() + stderr.len()).saturating_mul(2))?;
-    let failure = Failure { reason: Some(reason.as_str().to_owned()), ..Failure::host(KIND, message) };
-    Ok(with_output(failure, &stdout, &stderr))
+    let failure = Failure { reason: Some(reason.as_str().to_owned()), ..Failure::host(KIND, message.as_str()) };
+    let failure = with_output(failure, stdout, stderr);
+    allocator::uncounted(|| drop(error));
+    Ok(failure)
 }
 
 fn with_output(mut failure: Failure, stdout: &[u8], stderr: &[u8]) -> Failure {
@@ -97,37 +104,34 @@ fn with_output(mut failure: Failure, stdout: &[u8], stderr: &[u8]) -> Failure {
     failure
 }
 
-fn returned(native: &Native<'_>, name: &str, finished: Finished, options: &Options) -> Result<Dynamic, Thrown> {
+fn returned(native: &Native<'_>, name: &str, finished: &Finished, options: &Options) -> Result<Dynamic, Thrown> {
     let Finished { code, stdout, stderr, files } = finished;
     let size = stdout.len() + stderr.len() + files.values().map(Vec::len).sum::<usize>();
     bounded::reserve(size.saturating_mul(2))?;
-    if options.check && code != 0 {
-        let errors = String::from_utf8_lossy(&stderr);
+    if options.check && *code != 0 {
+        let errors = String::from_utf8_lossy(stderr);
         let end = errors.trim().chars().rev().take(SHOWN_ERRORS).collect::<Vec<_>>().into_iter().rev().collect::<String>();
         let colon = if end.is_empty() { "" } else { ": " };
         let message = format!("{name} has ended with the code {code}{colon}{end}");
         let failure = Failure { reason: Some("ExitCode".to_owned()), ..Failure::host(KIND, message) };
-        let mut failure = with_output(failure, &stdout, &stderr);
-        failure.properties.insert("code", code.into());
+        let mut failure = with_output(failure, stdout, stderr);
+        failure.properties.insert("code", (*code).into());
         return Err(failure.into());
     }
     let max = native.engine().max_string_size();
     if max > 0 && stdout.len().max(stderr.len()) > max {
         return Err(bounded::refused(crate::script::Limit::StringSize));
     }
-    let text = |bytes: Vec<u8>| Dynamic::from(String::from_utf8(bytes).unwrap_or_else(|error| lossy(error.as_bytes())));
-    let files = files.into_iter().map(|(path, contents)| (path.into(), Dynamic::from(Bytes::from(contents)))).collect::<Map>();
+    let text = |bytes: &[u8]| Dynamic::from(String::from_utf8_lossy(bytes).into_owned());
+    let bytes = |bytes: &[u8]| Dynamic::from(Bytes(bytes.into()));
+    let files = files.iter().map(|(path, contents)| (path.as_str().into(), bytes(contents))).collect::<Map>();
     let entries: [(&str, Dynamic); 4] = [
-        ("code", i64::from(code).into()),
-        ("stdout", if options.binary { Dynamic::from(Bytes::from(stdout)) } else { text(stdout) }),
+        ("code", i64::from(*code).into()),
+        ("stdout", if options.binary { bytes(stdout) } else { text(stdout) }),
         ("stderr", text(stderr)),
         ("files", files.into()),
     ];
     Ok(entries.into_iter().map(|(key, value)| (key.into(), value)).collect::<Map>().into())
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns the arguments: texts, and numbers as texts.

@@ -9,7 +9,7 @@ use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{placed, text};
 use crate::script::outside::files::{FileError, FilePath, FilePattern, Files, MAX_FILE};
 use crate::script::script_error::Failure;
-use crate::script::{Limit, bounded};
+use crate::script::{Limit, allocator, bounded};
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
@@ -31,23 +31,25 @@ pub(super) fn register(engine: &mut Engine) {
 
 /// `file::read(path)`: the text of a file.
 fn read(native: &Native<'_>, path: &Dynamic) -> Given {
-    let bytes = bytes_of(native, "file::read", path)?;
     let max = native.engine().max_string_size();
-    if max > 0 && bytes.len() > max {
-        return Err(bounded::refused(Limit::StringSize));
-    }
-    String::from_utf8(bytes).map(Into::into).map_err(|_| {
-        let message = format!("{} is not UTF-8 text; `file::read_bytes` reads it as bytes", bounded::shortened(&path.to_string()));
-        thrown("NotText", message).into()
+    contents(native, "file::read", path, |bytes| {
+        if max > 0 && bytes.len() > max {
+            return Err(bounded::refused(Limit::StringSize));
+        }
+        std::str::from_utf8(bytes).map(Into::into).map_err(|_| {
+            let message = format!("{} is not UTF-8 text; `file::read_bytes` reads it as bytes", bounded::shortened(&path.to_string()));
+            thrown("NotText", message).into()
+        })
     })
 }
 
 /// `file::read_bytes(path)`: the bytes of a file.
 fn read_bytes(native: &Native<'_>, path: &Dynamic) -> Given {
-    bytes_of(native, "file::read_bytes", path).map(|bytes| Dynamic::from(Bytes::from(bytes)))
+    contents(native, "file::read_bytes", path, |bytes| Ok(Dynamic::from(Bytes(bytes.into()))))
 }
 
-fn bytes_of(native: &Native<'_>, function: &'static str, path: &Dynamic) -> Result<Vec<u8>, Thrown> {
+/// Reads a file, and copies its contents: the call has not counted what was read elsewhere.
+fn contents(native: &Native<'_>, function: &'static str, path: &Dynamic, copy: impl FnOnce(&[u8]) -> Given) -> Given {
     let context = Context::of(native)?;
     context.acts(function)?;
     let path = text(function, "the path", path)?;
@@ -57,8 +59,9 @@ fn bytes_of(native: &Native<'_>, function: &'static str, path: &Dynamic) -> Resu
     let files = files(&context, function)?;
     let limit = MAX_FILE.min(context.budget().memory() / 2);
     let bytes = wait_in(&context, async move { files.read(allowed, path, limit).await })?.map_err(failed)?;
-    bounded::reserve(bytes.len().saturating_mul(2))?;
-    Ok(bytes)
+    let copied = bounded::reserve(bytes.len()).and_then(|()| copy(&bytes));
+    allocator::uncounted(|| drop(bytes));
+    copied
 }
 
 /// `file::list(directory)` and `file::list(pattern)`: the paths of the files that may be read.
@@ -81,7 +84,9 @@ fn list(native: &Native<'_>, wanted: &Dynamic) -> Given {
         return Err(bounded::refused(Limit::ArraySize));
     }
     bounded::reserve(paths.iter().map(|path| path.len() + size_of::<Dynamic>()).sum())?;
-    Ok(paths.into_iter().map(Dynamic::from).collect::<Array>().into())
+    let listed = paths.iter().map(|path| path.as_str().into()).collect::<Array>().into();
+    allocator::uncounted(|| drop(paths));
+    Ok(listed)
 }
 
 /// Returns the files of the machine, and counts a call.

@@ -29,17 +29,18 @@ struct Echo {
 
 impl Programs for Echo {
     fn run(&self, request: ProgramRequest) -> BoxFuture<'_, Result<Finished, ProgramError>> {
-        let code = request.environment.get("CODE").map_or(0, |code| code.parse().unwrap());
-        let finished = Finished { code, stdout: request.stdin.clone(), stderr: b"err\n".to_vec(), files: request.files.clone() };
         let first = request.arguments.first().cloned().unwrap_or_default();
-        self.requests.lock().push(request);
+        self.requests.lock().push(request.clone());
         let ended = Ended(self);
         async move {
             let _ended = ended;
             match first.as_str() {
                 "hang" => std::future::pending().await,
                 "timeout" => Err(ProgramError { stderr: b"so far".to_vec(), ..ProgramError::new(ProgramFailure::Timeout, "too late") }),
-                _ => Ok(finished),
+                _ => {
+                    let code = request.environment.get("CODE").map_or(0, |code| code.parse().unwrap());
+                    Ok(Finished { code, stdout: request.stdin, stderr: b"err\n".to_vec(), files: request.files })
+                }
             }
         }
         .boxed()
