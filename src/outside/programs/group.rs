@@ -24,7 +24,7 @@ static RUNNING: Mutex<BTreeMap<i32, String>> = Mutex::new(BTreeMap::new());
 pub fn end_all() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for (id, directory) in running {
-        Pid::from_raw(id).map(kill);
+        Pid::from_raw(id).into_iter().for_each(kill);
         stragglers::kill(&directory);
         // A process may write a last file meanwhile: the directory of a process that ends is no failure.
         let _ = std::fs::remove_dir_all(directory);

@@ -77,14 +77,13 @@ pub(super) async fn run(mut request: ProgramRequest, place: OwnedSemaphorePermit
     let started = spawn::spawn(&request, &path).await;
     let leader = started.map_err(|error| failed(format!("{} cannot be started: {error}", request.path.display())))?;
     let mut running = Running { parts: Some((Group::of(leader, path.clone()), directory)), place: Some(place) };
-    let mut output = Output::default();
-    let ended = match timeout(request.time, communicate(running.group(), &mut output, &mut request, &path)).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            let message = format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
-            Err(ProgramError::new(ProgramFailure::Timeout, message))
-        }
+    let (mut output, input) = (Output::default(), std::mem::take(&mut request.stdin));
+    let too_late = |_| {
+        let message = format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
+        ProgramError::new(ProgramFailure::Timeout, message)
     };
+    let communicated = timeout(request.time, communicate(running.group(), &mut output, input, &request, &path)).await;
+    let ended = communicated.map_err(too_late).flatten();
     let (patterns, left) = (if ended.is_ok() { request.outputs } else { Vec::new() }, request.output - output.len());
     let end = running.take(move |directory| directory.outputs(&patterns, left)).expect("the parts are there until the end");
     let found = blocking(end).await?;
@@ -97,7 +96,13 @@ pub(super) async fn run(mut request: ProgramRequest, place: OwnedSemaphorePermit
 }
 
 /// Writes the input and reads the output, both at once, until the program has ended. Returns its exit code.
-async fn communicate(group: &mut Group, output: &mut Output, request: &mut ProgramRequest, directory: &str) -> Result<i32, ProgramError> {
+async fn communicate(
+    group: &mut Group,
+    output: &mut Output,
+    input: Vec<u8>,
+    request: &ProgramRequest,
+    directory: &str,
+) -> Result<i32, ProgramError> {
     let leader = group.leader();
     let stdin = leader.stdin.take();
     let mut pipes = Pipes { stdout: leader.stdout.take(), stderr: leader.stderr.take() };
@@ -109,7 +114,7 @@ async fn communicate(group: &mut Group, output: &mut Output, request: &mut Progr
         Err(error) => Err(lost(error)),
     };
     {
-        let write = feed(stdin, std::mem::take(&mut request.stdin));
+        let write = feed(stdin, input);
         let ended = group.leader_ended();
         tokio::pin!(write, ended);
         let (mut is_written, mut is_read) = (false, false);
@@ -127,15 +132,14 @@ async fn communicate(group: &mut Group, output: &mut Output, request: &mut Progr
     }
     // What the program has started ends with it, and cannot keep the pipes open.
     group.kill();
-    match timeout(FIRST_DRAIN, output.read(&mut pipes, limit)).await {
-        Ok(end) => judge(end)?,
-        Err(_) => {
-            let directory = directory.to_owned();
-            blocking(move || stragglers::kill(&directory)).await?;
-            if let Ok(end) = timeout(LAST_DRAIN, output.read(&mut pipes, limit)).await {
-                judge(end)?;
-            }
-        }
+    let mut drained = timeout(FIRST_DRAIN, output.read(&mut pipes, limit)).await;
+    if drained.is_err() {
+        let directory = directory.to_owned();
+        blocking(move || stragglers::kill(&directory)).await?;
+        drained = timeout(LAST_DRAIN, output.read(&mut pipes, limit)).await;
+    }
+    if let Ok(end) = drained {
+        judge(end)?;
     }
     let status = group.leader().wait().await.map_err(lost)?;
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);

@@ -220,9 +220,8 @@ fn matches(pattern: &[Part], path: &[String]) -> bool {
 
 fn may_overlap(one: &[Part], other: &[Part]) -> bool {
     match (one.split_first(), other.split_first()) {
-        (None, None) => true,
         (Some((Part::Deep, rest)), None) | (None, Some((Part::Deep, rest))) => may_overlap(rest, &[]),
-        (Some((Part::Deep, _)), _) | (_, Some((Part::Deep, _))) => true,
+        (None, None) | (Some((Part::Deep, _)), Some(_)) | (Some(_), Some((Part::Deep, _))) => true,
         (Some((a, ones)), Some((b, others))) => {
             let is_common = match (a, b) {
                 (Part::Name(name), part) | (part, Part::Name(name)) => part.matches(name),

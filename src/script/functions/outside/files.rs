@@ -14,6 +14,7 @@ use crate::script::{Limit, allocator, bounded};
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
 type Given = Result<Dynamic, Thrown>;
+type Function = fn(&Native<'_>, &Dynamic) -> Given;
 
 /// The kind of their errors.
 const KIND: &str = "file";
@@ -21,7 +22,7 @@ const KIND: &str = "file";
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
-    let functions: [(&str, fn(&Native<'_>, &Dynamic) -> Given); 3] = [("read", read), ("read_bytes", read_bytes), ("list", list)];
+    let functions: [(&str, Function); 3] = [("read", read), ("read_bytes", read_bytes), ("list", list)];
     for (name, function) in functions {
         let call = move |native: Native<'_>, path: Dynamic| placed(&native, function(&native, &path));
         FuncRegistration::new(name).set_into_module(&mut module, call);

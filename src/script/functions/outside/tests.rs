@@ -111,12 +111,12 @@ async fn caught(call: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_program_gets_what_the_call_gives() {
     let echo = Arc::<Echo>::default();
-    let script = r##"
+    let script = r#"
         let done = exec::run("it", ["a", 3, "$HOME"], #{
             stdin: "input", files: #{ "sub/a": "text", b: random::bytes(3) }, env: #{ A: "1", B: () }, timeout: "3s", outputs: ["*.txt"],
         });
         [done.code, done.stdout, done.stderr, type_of(done.files.b), done.files.b.len()]
-    "##;
+    "#;
     let result = run_as(Mode::Function, with(&echo), script).await.unwrap();
     assert_eq!(convert::to_json(&result).unwrap(), json!([0, "input", "err\n", "Bytes", 3]));
     let request = echo.requests.lock().pop().unwrap();
