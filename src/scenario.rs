@@ -31,6 +31,7 @@ mod revised_files;
 mod rng;
 mod run;
 mod steps;
+mod stubbed;
 mod stubs;
 mod target;
 mod timeline;

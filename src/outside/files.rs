@@ -1,10 +1,10 @@
 //! Reads files of this machine, on the threads for blocking work.
 
+mod error;
 mod open;
 mod walk;
 
-use std::fmt::Display;
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Files, MAX_FILES};
 
+use error::failed;
 pub(super) use open::Confined;
 
 /// Limit of the reads and lists of one operator at once, each of which takes a thread for blocking work.
@@ -87,15 +88,6 @@ pub(super) fn read(confined: &Confined<'_>, path: &FilePath, limit: usize) -> Re
 /// If there are too many files in the directories.
 pub(super) fn list(confined: &Confined<'_>, limit: usize) -> Result<Vec<FilePath>, FileError> {
     walk::files(confined, limit)
-}
-
-/// Returns the error of the system about a file.
-fn failed(path: &dyn Display, error: &std::io::Error) -> FileError {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => FileError::new(FileFailure::NotFound, format!("{path} does not exist")),
-        ErrorKind::PermissionDenied => FileError::new(FileFailure::Forbidden, format!("the system denies access to {path}")),
-        _ => FileError::new(FileFailure::Unreadable, format!("{path} cannot be read: {error}")),
-    }
 }
 
 #[cfg(test)]

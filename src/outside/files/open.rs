@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-use super::failed;
+use super::error::failed;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Part};
 
 /// The files of a pattern. Links may lead anywhere in the directory that confines them: the last one that the pattern names without `**`.
 /// The author of the manifest has written the directories before the first `*`, so that these may be links to anywhere; directories that match
 /// a `*` may not be links.
-pub(in super::super) struct Confined<'a> {
+pub(crate) struct Confined<'a> {
     pattern: &'a FilePattern,
     /// The number of the parts before the first `*`.
     literal: usize,
@@ -40,7 +40,7 @@ impl<'a> Confined<'a> {
     }
 
     /// Returns the files of a pattern below a directory, which has this many parts: no link leads out of it, whoever has written the pattern.
-    pub(in super::super) fn below(pattern: &'a FilePattern, parts: usize) -> Self {
+    pub(crate) fn below(pattern: &'a FilePattern, parts: usize) -> Self {
         Self { pattern, literal: parts, confining: parts }
     }
 

@@ -14,7 +14,7 @@ use crate::script::outside::programs::Finished;
 const PROGRAM: &str = "write such as `{program: helm, args: [upgrade, \"*\"], code: 0, stdout: done}`";
 
 /// Reads the keys `exec` and `files` of `given`.
-pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
+pub(crate) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
     let programs = reader.list_of(fields, "exec").iter().filter_map(|item| program(reader, item)).collect();
     let files = fields.get("files").map(|item| files(reader, &item)).unwrap_or_default();
     Stubs { programs, files }

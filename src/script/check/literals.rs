@@ -19,11 +19,10 @@ use crate::script::functions::{moments, patterns, templates as template_function
 use crate::script::problem::{Problem, Severity};
 use crate::script::template_files::{Rendered, used_by};
 
+use outside::Wrong;
+
 /// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
-
-/// A problem of a text, and a hint.
-type Wrong = (String, Option<String>);
 
 /// Reports the calls of host functions that cannot succeed.
 pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report) {

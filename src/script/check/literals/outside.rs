@@ -3,10 +3,12 @@
 use rhai::Position;
 
 use super::super::suggest::did_you_mean;
-use super::Wrong;
 use crate::script::declaration::Declaration;
 use crate::script::outside::files::{FilePath, FilePattern};
 use crate::script::outside::programs::refusal;
+
+/// A problem of a text, and a hint.
+pub(super) type Wrong = (String, Option<String>);
 
 /// Judges the name of a program.
 pub(super) fn unlisted_program(declaration: &Declaration, name: &str) -> Option<Wrong> {

@@ -1,4 +1,4 @@
-//! Stubs of files.
+//! Answers to reads and lists of files.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
