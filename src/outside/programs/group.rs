@@ -38,6 +38,8 @@ pub(super) struct Group {
     id: Option<Pid>,
     /// The private directory, by which processes are recognised that have left the group.
     directory: String,
+    /// Such processes that were killed already.
+    stragglers: Vec<Pid>,
 }
 
 impl Group {
@@ -47,7 +49,7 @@ impl Group {
         if let Some(id) = id {
             RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(id.as_raw_nonzero().get(), directory.clone());
         }
-        Self { leader, id, directory }
+        Self { leader, id, directory, stragglers: Vec::new() }
     }
 
     /// Returns the leader.
@@ -77,6 +79,11 @@ impl Group {
         }
     }
 
+    /// Notes killed processes that have left the group, to reap them.
+    pub(super) fn note(&mut self, stragglers: Vec<Pid>) {
+        self.stragglers.extend(stragglers);
+    }
+
     /// Kills all processes of the run, and waits for their ends. It blocks the thread, though not for long: nothing survives the signal.
     pub(super) fn end(mut self) {
         self.kill();
@@ -84,14 +91,14 @@ impl Group {
         while matches!(self.leader.try_wait(), Ok(None)) && Instant::now() < until {
             thread::sleep(PAUSE);
         }
-        let stragglers = stragglers::kill(&self.directory);
+        self.note(stragglers::kill(&self.directory));
         // If this process is the first one of its container, it inherits the children of processes that have ended.
         if let Some(id) = self.forget() {
             while has_children(id) && Instant::now() < until {
                 thread::sleep(PAUSE);
             }
         }
-        for id in stragglers {
+        for id in std::mem::take(&mut self.stragglers) {
             while is_child(id) && Instant::now() < until {
                 thread::sleep(PAUSE);
             }

@@ -75,8 +75,8 @@ pub(super) async fn run(mut request: ProgramRequest, place: OwnedSemaphorePermit
     let directory = created.map_err(|error| failed(format!("the directory of {} cannot be made: {error}", request.name)))?;
     let path = directory.path();
     let started = spawn::spawn(&request, &path).await;
-    let leader = started.map_err(|error| failed(format!("{} cannot be started: {error}", request.path.display())))?;
-    let mut running = Running { parts: Some((Group::of(leader, path.clone()), directory)), place: Some(place) };
+    let group = started.map_err(|error| failed(format!("{} cannot be started: {error}", request.path.display())))?;
+    let mut running = Running { parts: Some((group, directory)), place: Some(place) };
     let (mut output, input) = (Output::default(), std::mem::take(&mut request.stdin));
     let too_late = |_| {
         let message = format!("{} has not ended within {} seconds, and is killed", request.name, request.time.as_secs_f64());
@@ -135,7 +135,7 @@ async fn communicate(
     let mut drained = timeout(FIRST_DRAIN, output.read(&mut pipes, limit)).await;
     if drained.is_err() {
         let directory = directory.to_owned();
-        blocking(move || stragglers::kill(&directory)).await?;
+        group.note(blocking(move || stragglers::kill(&directory)).await?);
         drained = timeout(LAST_DRAIN, output.read(&mut pipes, limit)).await;
     }
     if let Ok(end) = drained {

@@ -6,16 +6,18 @@ use std::sync::mpsc;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::group::Group;
 use crate::script::outside::programs::ProgramRequest;
 
 struct Job {
     command: Command,
     runtime: Handle,
-    reply: oneshot::Sender<io::Result<Child>>,
+    directory: String,
+    reply: oneshot::Sender<io::Result<Group>>,
 }
 
 /// The thread, once it is needed.
@@ -27,10 +29,10 @@ static THREAD: Mutex<Option<mpsc::Sender<Job>>> = Mutex::new(None);
 ///
 /// # Errors
 /// Those of the system.
-pub(super) async fn spawn(request: &ProgramRequest, directory: &str) -> io::Result<Child> {
+pub(super) async fn spawn(request: &ProgramRequest, directory: &str) -> io::Result<Group> {
     let command = command_of(request, directory);
     let (reply, started) = oneshot::channel();
-    send(Job { command, runtime: Handle::current(), reply })?;
+    send(Job { command, runtime: Handle::current(), directory: directory.to_owned(), reply })?;
     started.await.unwrap_or_else(|_| Err(io::Error::other("the thread that starts programs has ended")))
 }
 
@@ -58,8 +60,9 @@ fn send(job: Job) -> io::Result<()> {
 }
 
 fn start(job: Job) {
-    let Job { mut command, runtime, reply } = job;
+    let Job { mut command, runtime, directory, reply } = job;
     let _runtime = runtime.enter();
-    // Without a receiver, the program is dropped, which kills it: it has had no time to start others.
-    drop(reply.send(command.spawn()));
+    let started = command.spawn().map(|leader| Group::of(leader, directory));
+    // Without a receiver, the group is dropped, which kills it.
+    drop(reply.send(started));
 }

@@ -202,6 +202,19 @@ async fn a_program_ends_with_the_call() {
 }
 
 #[tokio::test]
+async fn the_first_process_of_a_container_reaps_what_it_inherits() {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        format!("sleep 600 & echo $! >{0}/same; setsid sleep 600 & echo $! >{0}/other; echo $$ >{0}/leader", folder.path().display());
+    assert_eq!(run(script(&text)).await.unwrap().code, 0);
+    for name in ["same", "other", "leader"] {
+        let id = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(!std::path::Path::new(&format!("/proc/{}", id.trim())).exists(), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn few_programs_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let programs = LocalPrograms::default();

@@ -57,7 +57,8 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
     let programs = context.outside().programs.clone();
     let programs = programs.ok_or_else(|| Failure::host("unavailable", format!("`{NAME}` cannot run programs here")))?;
     context.budget().count_api_call()?;
-    let request = request(name.clone(), allowed, arguments, &options);
+    // Copies, which another thread frees: what the call itself holds stays counted.
+    let request = allocator::uncounted(|| request(&name, allowed, &arguments, &options));
     let ran = async move { Arc::clone(&programs).run(request).await }.instrument(context.span().clone());
     match wait_in(&context, ran)? {
         Ok(finished) => {
@@ -70,11 +71,11 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
     }
 }
 
-fn request(name: String, allowed: &AllowedProgram, arguments: Vec<String>, options: &Options) -> ProgramRequest {
+fn request(name: &str, allowed: &AllowedProgram, arguments: &[String], options: &Options) -> ProgramRequest {
     ProgramRequest {
-        name,
+        name: name.to_owned(),
         path: allowed.path.clone(),
-        arguments,
+        arguments: arguments.to_vec(),
         stdin: options.stdin.clone(),
         environment: options.env.clone(),
         files: options.files.clone(),
