@@ -55,8 +55,8 @@ fn send(job: Job) -> io::Result<()> {
         thread::Builder::new().name("programs".to_owned()).spawn(move || jobs.into_iter().for_each(start))?;
         *thread = Some(sender);
     }
-    let sent = thread.as_ref().map(|jobs| jobs.send(job));
-    sent.and_then(Result::ok).ok_or_else(|| io::Error::other("the thread that starts programs has ended"))
+    let sent = thread.as_ref().and_then(|jobs| jobs.send(job).ok());
+    sent.ok_or_else(|| io::Error::other("the thread that starts programs has ended"))
 }
 
 fn start(job: Job) {
