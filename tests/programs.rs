@@ -29,6 +29,35 @@ fn the_example_with_openssl_makes_a_certificate() {
     assert_eq!(std::fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0, "the directories are removed");
 }
 
+/// Needs helm, and is run if the variable `KOPFD_TEST_HELM` has the path of its program.
+#[test]
+fn the_example_with_helm_installs_a_chart() {
+    let Ok(helm) = std::env::var("KOPFD_TEST_HELM") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/helm");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let places = [
+        ("/usr/bin/helm", helm),
+        ("/charts/", format!("{}/charts/", example.display())),
+        ("/etc/releases", at("etc")),
+        ("KUBERNETES_SERVICE_HOST", "KUBECONFIG".to_owned()),
+    ];
+    for name in ["operator.yaml", "releases.rhai", "crd.yaml", "obj.yaml"] {
+        let text = std::fs::read_to_string(example.join(name)).unwrap();
+        let text = places.iter().fold(text, |text, (from, to)| text.replace(from, to));
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    std::fs::create_dir(at("etc")).unwrap();
+    std::fs::write(at("etc/values.yaml"), "replicas: 2").unwrap();
+    let mut command = dev(folder.path());
+    command.args(["--config", "operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "40s"]);
+    let run = output(command.env("KUBECONFIG", at("kubeconfig")));
+    let account = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{account}");
+    assert!(account.contains("+ status.deploy/spec.revision: 1"), "{account}");
+    assert_eq!(std::fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0, "the directories are removed");
+}
+
 const OBJECT: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: default}}";
 
 /// Starts an operator whose program ignores signals, starts a child, and never ends. Returns it when both run.
