@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::FileType;
 
 use super::error::failed;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Part};
@@ -91,11 +91,19 @@ impl<'a> Confined<'a> {
 }
 
 impl Opened {
+    #[cfg(target_os = "linux")]
     fn at(directory: BorrowedFd<'_>, path: &Path) -> io::Result<Self> {
-        let fd = rustix::fs::openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        use rustix::fs::{Mode, OFlags, fstat, openat};
+        let fd = openat(directory, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let real = std::fs::read_link(link_of(&fd))?;
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+        let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
         Ok(Self { fd, real, kind })
+    }
+
+    /// Other systems have no such way to open a file.
+    #[cfg(not(target_os = "linux"))]
+    fn at(_: BorrowedFd<'_>, _: &Path) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Opens for reading what was opened, whatever its path leads to by now.
