@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::outside;
 use crate::telemetry;
 
 use manifests::{Config, Manifests};
@@ -109,6 +110,7 @@ pub fn main() -> ExitCode {
         Some(Command::Uninstall(options)) => uninstall::run(&options),
         Some(Command::Apiserver(options)) => apiserver::run(&options),
     };
+    outside::end_all();
     telemetry::flush(telemetry::AT_END);
     ExitCode::from(code)
 }

@@ -17,6 +17,9 @@ use kopfd::handling::index_key::Key;
 use kopfd::handling::{Candidate, Verdict};
 use kopfd::kit::Clock;
 use kopfd::object::{Body, yaml};
+use kopfd::outside;
+use kopfd::script::outside::files::FilePattern;
+use kopfd::script::outside::programs::{AllowedProgram, DEFAULT_OUTPUT, DEFAULT_TIME};
 use kopfd::script::{Call, Limit, Limits, Options, Plain, Returned, Threads};
 use serde_json::{Value, json};
 
@@ -74,6 +77,13 @@ impl Case {
         operator = operator.runs("return spec.size;");
         operator = operator.runs(self.text("run").unwrap_or("return 1;"));
         operator.declaration.bindings[1].limits = self.limits();
+        let program = |(name, path): (&str, &str)| {
+            let (time, output) = (DEFAULT_TIME, DEFAULT_OUTPUT);
+            (name.to_owned(), AllowedProgram { path: path.into(), args: vec!["*".to_owned()], time, output })
+        };
+        let programs = [("cat", "/bin/cat"), ("head", "/usr/bin/head"), ("sh", "/bin/sh")];
+        operator.declaration.allow.exec = programs.map(program).into();
+        operator.declaration.allow.files = ["/etc/*", "/dev/*"].map(|text| FilePattern::parse(text).unwrap()).into();
         self.text("when").into_iter().fold(operator, |operator, when| operator.asks(when, false))
     }
 }
@@ -140,7 +150,7 @@ async fn served_beside<T>(world: &Arc<World>, hostile: impl Future<Output = T>) 
 }
 
 async fn problem_of(case: &Case) -> Result<(), String> {
-    let options = Options { threads: Threads::Own(1), ..Options::default() };
+    let options = Options { threads: Threads::Own(1), outside: outside::of_operator(), ..Options::default() };
     let started = case.operator().start_at(options, Clock::system()).await;
     let mut world = match started {
         Ok(world) => world,
@@ -352,4 +362,4 @@ macro_rules! groups {
     };
 }
 
-groups!(callbacks, data, language, library, memo_and_patch, memory, nesting, output, starving, sub_handlers, templates, texts);
+groups!(callbacks, data, language, library, memo_and_patch, memory, nesting, output, programs, starving, sub_handlers, templates, texts);

@@ -150,6 +150,15 @@ fn files_in_the_image_need_no_config_map() {
 }
 
 #[test]
+fn programs_have_a_directory_for_their_files() {
+    let documents = documents(&["examples/certificates"]);
+    let pod = &find(&documents, "Deployment")["spec"]["template"]["spec"];
+    assert!(pod["volumes"].as_array().unwrap().contains(&serde_json::json!({"name": "tmp", "emptyDir": {}})));
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    assert!(mounts.contains(&serde_json::json!({"name": "tmp", "mountPath": "/tmp"})));
+}
+
+#[test]
 fn a_namespace_of_the_cluster_itself_is_left_alone() {
     let documents = documents(&["examples/01-minimal", "--operator-namespace", "default"]);
     assert!(documents.iter().all(|document| document["kind"] != "Namespace"));

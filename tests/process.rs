@@ -11,6 +11,7 @@ mod init;
 mod limits_operator;
 mod mistakes;
 mod packaging;
+mod programs;
 mod rbac;
 mod run;
 mod scenarios;

@@ -173,6 +173,7 @@ impl Options {
             key_file,
             grace: packaging::grace(operators).as_secs(),
             finalizers: operators.iter().map(|operator| operator.settings.persistence.storages.finalizer.clone()).collect(),
+            has_programs: operators.iter().any(|operator| !operator.declaration.allow.exec.is_empty()),
             has_probes: operators.iter().flat_map(|operator| &operator.activities).any(|activity| activity.moment == Moment::Probe),
             has_service_monitor: self.service_monitor,
             applies_definitions: self.apply_crds,

@@ -14,6 +14,7 @@ use crate::engines::{Endpoints, EventStream, LivenessUrl};
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
 use crate::object::namespace::Pattern;
+use crate::outside;
 use crate::persistence::{Keys, SecretForm};
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
@@ -377,6 +378,7 @@ async fn handle_signals(stop: Stop, exit_timeouts: ExitTimeouts) {
     } else {
         error!(target: "kopfd", "The operator does not stop in time. The process ends at once.");
     }
+    outside::end_all();
     telemetry::flush(telemetry::AT_ONCE);
     std::process::exit(i32::from(INTERRUPTED));
 }

@@ -1,5 +1,7 @@
 //! What scripts may do beyond what can be seen in their code: `spec.allow`.
 
+mod outside;
+
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
 use crate::object::selector::Criterion;
@@ -20,7 +22,7 @@ const FORM: &str = "write such as `{verbs: [get], resources: [secrets, deploymen
 
 /// Reads `allow`.
 pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
-    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env", "k8s"]) else { return Allow::default() };
+    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env", "k8s", "exec", "files"]) else { return Allow::default() };
     let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
         let read = |item: &Item<'_>| {
             let text = reader.owned(item)?;
@@ -35,7 +37,8 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
         reader.list_of(&fields, key).iter().filter_map(read).collect()
     };
     let k8s = reader.list_of(&fields, "k8s").iter().filter_map(|item| rule(reader, item)).collect();
-    Allow { http: texts("http", check_host), env: texts("env", check_variable), k8s }
+    let (exec, files) = (outside::programs(reader, &fields), outside::files(reader, &fields));
+    Allow { http: texts("http", check_host), env: texts("env", check_variable), k8s, exec, files }
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {

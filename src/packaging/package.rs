@@ -56,6 +56,8 @@ pub struct Package {
     pub finalizers: BTreeSet<String>,
     /// Whether there are probe functions, on which the life of a container depends.
     pub has_probes: bool,
+    /// Whether scripts run programs, which need a directory for their files.
+    pub has_programs: bool,
     /// Whether the operators apply the definitions of their kinds.
     pub applies_definitions: bool,
     /// Whether metrics are collected by the Prometheus operator.

@@ -216,13 +216,18 @@ fn volumes(package: &Package) -> Vec<Value> {
     volumes.extend(
         package.secrets.iter().map(|MountedSecret { volume, secret, .. }| json!({"name": volume, "secret": {"secretName": secret}})),
     );
+    if package.has_programs {
+        volumes.push(json!({"name": "tmp", "emptyDir": {}}));
+    }
     volumes
 }
 
 fn mounts(package: &Package) -> Vec<Value> {
     let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
     let files = matches!(package.files, Files::Mounted(_)).then(|| mount("files", DIRECTORY));
-    files.into_iter().chain(package.secrets.iter().map(|secret| mount(secret.volume, &secret.path))).collect()
+    // All of the image is read-only.
+    let temporary = package.has_programs.then(|| json!({"name": "tmp", "mountPath": "/tmp"}));
+    files.into_iter().chain(package.secrets.iter().map(|secret| mount(secret.volume, &secret.path))).chain(temporary).collect()
 }
 
 /// Returns the disruption budget: at most one replica is away while nodes are drained.

@@ -129,7 +129,7 @@ struct Started {
 /// Installs the scripts of an operator. The client logs in with its first request.
 async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop) -> Result<Started, ServeError> {
     let Operator { name, settings, .. } = operator;
-    let Access { login, server, credentials } = access;
+    let Access { login, server, credentials, outside } = access;
     let own = Arc::new(OnceLock::new());
     let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
     let login: Box<dyn Login> = match (has_login, server) {
@@ -161,6 +161,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
+        outside,
         memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;

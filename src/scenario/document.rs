@@ -8,13 +8,14 @@ use jiff::Timestamp;
 
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::source::reason;
-use crate::manifest::tree::{Node, SourceSpan};
+use crate::manifest::tree::{Kind, Node, SourceSpan};
 use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::namespace;
 use crate::script::{self, Expression};
 
 use super::model::{InitialObject, Scenario, Seeds};
 use super::read_context::ReadContext;
+use super::stubs::{self, Stubs};
 use super::{expressions, steps};
 
 /// `apiVersion` of scenarios.
@@ -93,7 +94,8 @@ impl ReadContext<'_> {
             (self.handlers, self.indexes) = (Vec::new(), Vec::new());
         }
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
-        given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.given(item)));
+        let (objects, stubs) = self.given(&fields);
+        given.extend(objects);
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
         let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.timestamp(&item));
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
@@ -107,6 +109,7 @@ impl ReadContext<'_> {
             line,
             operators: operators?,
             given,
+            stubs,
             namespaces,
             start: start?,
             seeds,
@@ -152,8 +155,18 @@ impl ReadContext<'_> {
         operators.iter().flat_map(|operator| &operator.crds).flat_map(of).collect()
     }
 
+    /// Reads `given`: a list of objects, or a mapping with objects and stubs.
+    fn given(&self, fields: &Fields<'_>) -> (Vec<InitialObject>, Stubs) {
+        let objects = |items: Vec<Item<'_>>| items.iter().flat_map(|item| self.initial_objects(item)).collect::<Vec<_>>();
+        let Some(item) = fields.get("given").filter(|item| matches!(item.node.kind, Kind::Map(_))) else {
+            return (objects(self.reader.list_of(fields, "given")), Stubs::default());
+        };
+        let Some(fields) = self.reader.fields(&item, "what is given", &["objects", "exec", "files"]) else { return Default::default() };
+        (objects(self.reader.list_of(&fields, "objects")), stubs::read(self.reader, &fields))
+    }
+
     /// Returns the objects of an item of `given`.
-    fn given(&self, item: &Item<'_>) -> Vec<InitialObject> {
+    fn initial_objects(&self, item: &Item<'_>) -> Vec<InitialObject> {
         let spot = item.spot();
         let file = item.node.text().map(PathBuf::from);
         self.objects(item).into_iter().map(|object| InitialObject { object, spot, file: file.clone() }).collect()

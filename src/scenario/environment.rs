@@ -46,6 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
+use super::stubbed::Answers;
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -100,6 +101,8 @@ pub(super) struct Environment {
     /// Evaluates the expressions of matchers; started with the first one.
     interpreter: OnceCell<Interpreter>,
     pub faults: InjectedFaults,
+    /// What answers instead of the machine.
+    pub outside: Arc<Answers>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -124,6 +127,7 @@ impl Environment {
         });
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let faults = InjectedFaults::new(api.clone());
+        let outside = Answers::new(scenario.stubs.clone(), Arc::clone(&timeline));
         let run_count = std::sync::atomic::AtomicU32::new(0);
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
@@ -143,6 +147,7 @@ impl Environment {
             run_count,
             interpreter: OnceCell::new(),
             faults,
+            outside,
             admission,
             controllers,
             _tasks: tasks,
@@ -243,7 +248,8 @@ impl Environment {
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
-            let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials) };
+            let credentials = Arc::new(ScenarioCredentials);
+            let access = Access { login, server: ServerChoice::Default, credentials, outside: self.outside.outside() };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),

@@ -78,7 +78,8 @@ pub(super) async fn execute(environment: &Environment, steps: &[Step], mode: Mod
             continue;
         }
         environment.timeline.add(Event::Step { spot: step.spot, title: step.title.clone() });
-        if let Err(failure) = execute_step(environment, step, mode).await {
+        // Boxed, since a step may start operators, whose futures are large.
+        if let Err(failure) = Box::pin(execute_step(environment, step, mode)).await {
             let is_fatal = failure.problem.is_some();
             failures.push(failure);
             if is_fatal || mode == Mode::Check {

@@ -15,6 +15,7 @@ use super::fiber;
 use super::index::Indexes;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::outside::Outside;
 use super::rights::Permissions;
 use super::rng::Rng;
 use super::script_error::Failure;
@@ -69,6 +70,8 @@ pub(super) struct Environment {
     pub allow: Allow,
     /// The templates, as they were when the scripts were loaded.
     pub templates: Arc<Templates>,
+    /// The programs and files of the machine.
+    pub outside: Outside,
     /// What the scripts may do in the cluster.
     pub permissions: Arc<Permissions>,
     /// The importable modules.
@@ -209,6 +212,11 @@ impl Context {
     /// Returns the allowed access beyond the cluster.
     pub(super) fn allow(&self) -> &Allow {
         &self.0.environment.allow
+    }
+
+    /// Returns the programs and files of the machine.
+    pub(super) fn outside(&self) -> &Outside {
+        &self.0.environment.outside
     }
 
     /// Returns what the scripts may do in the cluster.
@@ -354,6 +362,7 @@ pub(super) mod testing {
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::outside::Outside;
     use crate::script::rights::Permissions;
     use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
@@ -368,6 +377,7 @@ pub(super) mod testing {
             root: "tests".into(),
             allow: Allow::default(),
             templates: Arc::default(),
+            outside: Outside::default(),
             permissions: Arc::new(Permissions::everything()),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),

@@ -1,11 +1,14 @@
 //! The declarations of an operator for the script host: its code, the purposes, and the limits.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::kit::source::SourcePosition;
 use serde_json::Value;
 
+use super::outside::files::FilePattern;
+use super::outside::programs::AllowedProgram;
 use super::rights::AllowedRule;
 
 /// All the code of one operator.
@@ -242,4 +245,8 @@ pub struct Allow {
     pub env: Vec<String>,
     /// Requests to the cluster that cannot be seen in the code.
     pub k8s: Vec<AllowedRule>,
+    /// Programs, by the name that scripts call them.
+    pub exec: BTreeMap<String, AllowedProgram>,
+    /// Files, which are only read.
+    pub files: Vec<FilePattern>,
 }

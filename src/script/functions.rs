@@ -14,6 +14,7 @@ mod library;
 mod login;
 pub(super) mod moments;
 mod options;
+mod outside;
 mod passwords;
 pub(super) mod patterns;
 mod random;
@@ -50,6 +51,7 @@ pub(super) fn register(engine: &mut Engine) {
         library::register,
         login::register,
         moments::register,
+        outside::register,
         passwords::register,
         regexp::register,
         sized::register,

@@ -1,5 +1,6 @@
 //! Errors in scripts, thrown by scripts or by host functions.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rhai::{Dynamic, EvalAltResult, Position};
@@ -10,7 +11,7 @@ use super::api::ApiError;
 /// The status code of a rejection without a code, or with zero, as in kopf.
 pub(super) const REJECTED: u16 = 500;
 
-/// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`; any other property is `()`.
+/// An error with the properties that scripts see: `kind`, `message`, `status`, `reason`, `details`, and further ones; any other property is `()`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     /// Its meaning for the handler.
@@ -19,10 +20,12 @@ pub struct Failure {
     pub message: String,
     /// The HTTP status of an answer, or the code of a rejection.
     pub status: Option<u16>,
-    /// Kubernetes' reason, such as `NotFound`.
+    /// The reason in one word, as of Kubernetes: `NotFound`.
     pub reason: Option<String>,
     /// Kubernetes' details.
     pub details: Option<Value>,
+    /// Further properties, such as the `code` and `stderr` of a program.
+    pub properties: BTreeMap<&'static str, Value>,
 }
 
 /// The meaning of an error for the handler, if it is not caught.
@@ -51,7 +54,7 @@ impl Failure {
 
     /// Returns a failure with any meaning.
     pub fn new(meaning: Meaning, message: impl Into<String>) -> Self {
-        Self { meaning, message: message.into(), status: None, reason: None, details: None }
+        Self { meaning, message: message.into(), status: None, reason: None, details: None, properties: BTreeMap::new() }
     }
 
     /// Returns the name of its meaning.
@@ -68,7 +71,7 @@ impl Failure {
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let ApiError { message, status, reason, details } = error;
-        Self { meaning: Meaning::Host("api"), message, status, reason, details }
+        Self { status, reason, details, ..Self::host("api", message) }
     }
 }
 

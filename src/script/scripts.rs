@@ -19,6 +19,7 @@ use super::fiber::Fiber;
 use super::function::Function;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::outside::Outside;
 use super::problem::Problem;
 use super::program::{Program, name_of};
 use super::rng::Rng;
@@ -156,6 +157,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             root,
             allow,
             templates,
+            outside: Outside::default(),
             permissions,
             modules,
             memos: Rc::new(Memos::new(Arc::default())),

@@ -23,11 +23,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("script", &["kit", "object", "handling", "cryptography"]),
     ("manifest", &["kit", "object", "handling", "persistence", "script"]),
     ("packaging", &["object", "handling", "manifest"]),
+    ("outside", &["script"]),
     ("telemetry", &["kit", "object"]),
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
     ("engines", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"]),
-    ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "engines"]),
+    ("reactor", &["kit", "object", "handling", "persistence", "script", "outside", "manifest", "telemetry", "http", "cluster", "engines"]),
     ("apiserver", &["kit", "object", "telemetry", "http"]),
     (
         "scenario",
@@ -43,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "handling",
             "persistence",
             "script",
+            "outside",
             "manifest",
             "packaging",
             "telemetry",
@@ -119,8 +121,14 @@ const IMPURE: &[&str] = &[
 ];
 
 /// The only files with `unsafe`.
-const UNSAFE: [&str; 5] =
-    ["src/cli/memory.rs", "src/script/allocator.rs", "src/script/fiber.rs", "src/script/overflow.rs", "src/script/stack_pages.rs"];
+const UNSAFE: [&str; 6] = [
+    "src/cli/memory.rs",
+    "src/outside/programs/parent_death.rs",
+    "src/script/allocator.rs",
+    "src/script/fiber.rs",
+    "src/script/overflow.rs",
+    "src/script/stack_pages.rs",
+];
 
 fn kopfd() -> &'static Sources {
     static SOURCES: LazyLock<Sources> = LazyLock::new(|| Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")));

@@ -20,9 +20,10 @@ use crate::engines::events::EventStream;
 use crate::engines::leading::LeadingOptions;
 use crate::engines::peering::{Conflict, ProcessPeering};
 use crate::kit::Clock;
+use crate::outside;
 use crate::persistence::{Keys, MissingKey};
 use crate::script::host::{Fibers, Threads};
-use crate::script::{Credentials, Problem};
+use crate::script::{Credentials, Outside, Problem};
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -87,7 +88,7 @@ impl ExitTimeouts {
     }
 }
 
-/// How an operator connects to the API server.
+/// How an operator connects to the API server, and what else it can reach.
 pub struct Access {
     /// The login of operators without login functions.
     pub login: Box<dyn Login>,
@@ -95,13 +96,16 @@ pub struct Access {
     pub server: ServerChoice,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Arc<dyn Credentials>,
+    /// The programs and files that its scripts can reach.
+    pub outside: Outside,
 }
 
 impl Access {
-    /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options.
+    /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options, and to its machine.
     pub fn of_process(options: config::Options, server: ServerChoice) -> Self {
         let login = Box::new(BuiltIn::new(options.clone(), CredentialSources::of_process()));
-        Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)) }
+        let credentials = Arc::new(BuiltInCredentials::of_process(options));
+        Self { login, server, credentials, outside: outside::of_operator() }
     }
 }
 

@@ -154,6 +154,8 @@ pub(super) enum Argument {
     Variable(String),
     /// A plain text, with its position.
     Text(String, Position),
+    /// A list; its items that are plain texts, with their positions.
+    List(Vec<Option<(String, Position)>>),
     /// A closure.
     Closure(String),
     /// A function by its name: `Fn("name")`.
@@ -471,6 +473,7 @@ fn argument_of(expression: &Expr) -> Argument {
     match expression {
         Expr::Variable(parts, ..) if parts.2.is_empty() => Argument::Variable(parts.1.to_string()),
         Expr::StringConstant(text, position) => Argument::Text(text.to_string(), *position),
+        Expr::Array(items, _) => Argument::List(items.iter().map(|item| text_of(item).map(|text| (text, item.position()))).collect()),
         Expr::FnCall(call, _) if call.name == "Fn" && call.args.len() == 1 => {
             text_of(&call.args[0]).map_or(Argument::Other, Argument::Pointer)
         }

@@ -1,5 +1,7 @@
 //! Calls that certainly fail because of literal arguments: templates, patterns, quantities, times, kinds, variables.
 
+mod outside;
+
 use std::path::Path;
 
 use rhai::Position;
@@ -17,17 +19,23 @@ use crate::script::functions::{moments, patterns, templates as template_function
 use crate::script::problem::{Problem, Severity};
 use crate::script::template_files::{Rendered, used_by};
 
+use outside::Wrong;
+
 /// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
-
-/// A problem of a text, and a hint.
-type Wrong = (String, Option<String>);
 
 /// Reports the calls of host functions that cannot succeed.
 pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report) {
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
         let What::Call { namespace, name, arguments, .. } = &usage.what else { continue };
         let is_own = namespace.is_empty() && code.functions(name).next().is_some();
+        if let ([module], "run", [Argument::Text(program, _), Argument::List(given), ..]) = (&namespace[..], name.as_str(), &arguments[..])
+            && module == "exec"
+            && let Some((argument, wrong)) = outside::refused_arguments(declaration, program, given)
+        {
+            let (text, position) = argument.unwrap_or((program, Position::NONE));
+            report_finding(code, usage, position, text, wrong, report);
+        }
         for (index, argument) in arguments.iter().enumerate().filter(|_| !is_own) {
             let Argument::Text(text, position) = argument else { continue };
             if let Some(wrong) = judge(declaration, namespace.first().map(String::as_str), name, (index, arguments.len()), text) {
@@ -84,6 +92,9 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
         }
         (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale", 0) => wrong_kind(text),
         (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),
+        (Some("exec"), "run", 0) => outside::unlisted_program(declaration, text),
+        (Some("file"), "read" | "read_bytes", 0) => outside::unlisted_file(declaration, text),
+        (Some("file"), "list", 0) => outside::unlisted_files(declaration, text),
         _ => None,
     }
 }

@@ -42,6 +42,6 @@ fn property(failure: &mut Failure, name: ImmutableString) -> Dynamic {
         "status" => failure.status.map_or(Dynamic::UNIT, |status| i64::from(status).into()),
         "reason" => failure.reason.clone().map_or(Dynamic::UNIT, Into::into),
         "details" => failure.details.as_ref().map_or(Dynamic::UNIT, convert::to_dynamic),
-        _ => Dynamic::UNIT,
+        name => failure.properties.get(name).map_or(Dynamic::UNIT, convert::to_dynamic),
     }
 }
