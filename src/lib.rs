@@ -6,6 +6,7 @@ pub mod engines;
 pub mod handling;
 pub mod manifest;
 pub mod object;
+pub mod outside;
 pub mod packaging;
 pub mod persistence;
 pub mod reactor;

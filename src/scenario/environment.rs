@@ -31,7 +31,7 @@ use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared}
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
 use crate::reactor::{ActivityMonitor, Admission, Scope};
-use crate::script::{Fibers, Threads};
+use crate::script::{Fibers, Outside, Threads};
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
@@ -243,7 +243,7 @@ impl Environment {
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
-            let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials) };
+            let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials), outside: Some(Outside::default()) };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),

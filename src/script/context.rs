@@ -15,6 +15,7 @@ use super::fiber;
 use super::index::Indexes;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::outside::Outside;
 use super::rights::Permissions;
 use super::rng::Rng;
 use super::script_error::Failure;
@@ -63,6 +64,8 @@ pub(super) struct Environment {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins, if there are any.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// The world outside of the cluster.
+    pub outside: Outside,
     /// The root of scripts, imports and templates.
     pub root: PathBuf,
     /// The allowed access beyond the cluster.
@@ -354,6 +357,7 @@ pub(super) mod testing {
     use crate::script::fiber::Fiber;
     use crate::script::memo::Memos;
     use crate::script::modules::Modules;
+    use crate::script::outside::Outside;
     use crate::script::rights::Permissions;
     use crate::script::rng::Rng;
     use crate::script::transforms::Transforms;
@@ -365,6 +369,7 @@ pub(super) mod testing {
             rng: Rng::seeded(1),
             api: None,
             credentials: None,
+            outside: Outside::default(),
             root: "tests".into(),
             allow: Allow::default(),
             templates: Arc::default(),

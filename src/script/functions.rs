@@ -8,6 +8,7 @@ mod environment;
 mod errors;
 mod events;
 mod hashes;
+mod http;
 mod k8s;
 mod library;
 mod login;
@@ -43,6 +44,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         hashes::register,
+        http::register,
         k8s::register,
         library::register,
         login::register,

@@ -15,6 +15,7 @@ use super::call::{Call, Evaluation, Returned};
 use super::declaration::BindingKind;
 use super::index::Indexes;
 use super::memo::{self, OperatorMemo};
+use super::outside::Outside;
 use super::problem::Problem;
 use super::process_memory::ProcessMemory;
 use super::program::Program;
@@ -54,6 +55,8 @@ pub struct Options {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// The world outside of the cluster.
+    pub outside: Outside,
     /// The fibers, which all hosts of a process share.
     pub fibers: Fibers,
     /// Calls wait while the running scripts of the process hold more than this, in bytes.
@@ -131,6 +134,7 @@ impl Default for Options {
             seed: None,
             api: None,
             credentials: None,
+            outside: Outside::default(),
             fibers: Fibers::default(),
             memory: MEMORY,
         }
@@ -190,10 +194,11 @@ impl Host {
     /// # Panics
     /// Outside of a runtime, and with [`Threads::Current`] outside of a `LocalSet` and of a `LocalRuntime`.
     pub fn start(options: Options) -> std::io::Result<Self> {
-        let Options { threads, clock, seed, api, credentials, fibers, memory } = options;
+        let Options { threads, clock, seed, api, credentials, outside, fibers, memory } = options;
         let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
         let shared = Arc::default();
-        let settings = ThreadSettings { clock, seed, api, credentials, operator_memo: Arc::clone(&operator_memo), shared, process_memory };
+        let operator = Arc::clone(&operator_memo);
+        let settings = ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator, shared, process_memory };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,

@@ -19,6 +19,7 @@ use super::fiber::Fiber;
 use super::function::Function;
 use super::memo::Memos;
 use super::modules::Modules;
+use super::outside::Outside;
 use super::problem::Problem;
 use super::program::{Program, name_of};
 use super::rng::Rng;
@@ -153,6 +154,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             rng: Rng::default(),
             api: None,
             credentials: None,
+            outside: Outside::default(),
             root,
             allow,
             templates,

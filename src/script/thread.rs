@@ -24,6 +24,7 @@ use super::fiber::Fiber;
 use super::index::Indexes;
 use super::memo::{self, Memos};
 use super::object_turns::ObjectTurns;
+use super::outside::Outside;
 use super::problem::Problem;
 use super::process_memory::ProcessMemory;
 use super::program::Program;
@@ -129,6 +130,8 @@ pub(super) struct ThreadSettings {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// The world outside of the cluster.
+    pub outside: Outside,
     /// The operator's memo.
     pub operator_memo: memo::Current,
     /// The operator's shared data.
@@ -213,7 +216,7 @@ impl Thread {
         let declaration = &program.declaration;
         let (root, allow, templates) = (declaration.root.clone(), declaration.allow.clone(), Arc::clone(&program.templates));
         let permissions = Arc::clone(&program.permissions);
-        let ThreadSettings { clock, seed, api, credentials, shared, .. } = self.settings.clone();
+        let ThreadSettings { clock, seed, api, credentials, outside, shared, .. } = self.settings.clone();
         let rng = seed.map_or_else(Rng::default, Rng::seeded);
         let (memos, transforms) = (Rc::clone(&self.memos), Rc::clone(&self.transforms));
         let environment = |modules| Environment {
@@ -221,6 +224,7 @@ impl Thread {
             rng,
             api,
             credentials,
+            outside,
             root,
             allow,
             templates,

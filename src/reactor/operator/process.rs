@@ -22,7 +22,7 @@ use crate::engines::peering::{Conflict, ProcessPeering};
 use crate::kit::Clock;
 use crate::persistence::{Keys, MissingKey};
 use crate::script::host::{Fibers, Threads};
-use crate::script::{Credentials, Problem};
+use crate::script::{Credentials, Outside, Problem};
 
 /// The shared state of the operators of one process.
 #[derive(Debug, Clone)]
@@ -95,13 +95,15 @@ pub struct Access {
     pub server: ServerChoice,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Arc<dyn Credentials>,
+    /// What scripts can reach outside of the cluster; `None` is what the process can.
+    pub outside: Option<Outside>,
 }
 
 impl Access {
     /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options.
     pub fn of_process(options: config::Options, server: ServerChoice) -> Self {
         let login = Box::new(BuiltIn::new(options.clone(), CredentialSources::of_process()));
-        Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)) }
+        Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)), outside: None }
     }
 }
 
