@@ -243,7 +243,12 @@ impl Environment {
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
-            let access = Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials), outside: Some(Outside::default()) };
+            let access = Access {
+                login,
+                server: ServerChoice::Default,
+                credentials: Arc::new(ScenarioCredentials),
+                outside: Some(Outside::default()),
+            };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),

@@ -25,8 +25,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["kit", "object"]),
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
+    ("outside", &["kit", "script", "http"]),
     ("engines", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"]),
-    ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "engines"]),
+    ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "outside", "engines"]),
     ("apiserver", &["kit", "object", "telemetry", "http"]),
     (
         "scenario",
@@ -64,13 +65,14 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("kube", &["cluster"]),
     ("k8s_openapi", &["cluster"]),
     // The engines listen for probes.
-    ("hyper", &["cluster", "engines"]),
-    ("hyper_util", &["cluster"]),
-    ("hyper_rustls", &["cluster"]),
+    ("hyper", &["cluster", "outside", "engines"]),
+    ("hyper_util", &["cluster", "outside"]),
+    ("hyper_rustls", &["cluster", "outside"]),
     // Scenarios connect the engine's client with the embedded server.
-    ("http", &["cluster", "scenario", "engines"]),
-    ("tower", &["cluster", "engines"]),
-    ("rustls", &["cluster"]),
+    ("http", &["cluster", "outside", "scenario", "engines"]),
+    ("tower", &["cluster", "outside", "engines"]),
+    ("rustls", &["cluster", "outside"]),
+    ("rustls_native_certs", &["outside"]),
     // The embedded server has its own JSON patches: real servers differ from the crate.
     ("json_patch", &["cluster"]),
     ("serde_saphyr", &["manifest"]),

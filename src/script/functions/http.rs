@@ -11,6 +11,8 @@ mod given;
 mod redirects;
 mod request;
 mod retries;
+#[cfg(test)]
+mod tests;
 
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
@@ -47,12 +49,9 @@ pub(super) fn register(engine: &mut Engine) {
     FuncRegistration::new("request").set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic| {
         placed(&native, of_method(&native, &method, &url, None))
     });
-    FuncRegistration::new("request").set_into_module(
-        &mut module,
-        |native: Native<'_>, method: Dynamic, url: Dynamic, options: Dynamic| {
-            placed(&native, of_method(&native, &method, &url, Some(&options)))
-        },
-    );
+    FuncRegistration::new("request").set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic, options: Dynamic| {
+        placed(&native, of_method(&native, &method, &url, Some(&options)))
+    });
     engine.register_static_module("http", module.into());
 }
 

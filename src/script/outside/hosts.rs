@@ -94,7 +94,8 @@ mod tests {
         for url in ["https://api.example.com/x", "http://api.example.com", "https://API.Example.com:443/", "https://api.example.com./"] {
             assert!(allowed("api.example.com", url), "{url}");
         }
-        for url in ["https://x.api.example.com", "https://example.com", "https://api.example.com:8443", "https://api.example.com.evil.org"] {
+        for url in ["https://x.api.example.com", "https://example.com", "https://api.example.com:8443", "https://api.example.com.evil.org"]
+        {
             assert!(!allowed("api.example.com", url), "{url}");
         }
         assert!(allowed("api.example.com:8443", "https://api.example.com:8443"));

@@ -85,7 +85,9 @@ fn items(value: &Dynamic) -> Vec<Dynamic> {
 
 fn field(function: &str, name: &str, value: &Dynamic) -> Result<String, Thrown> {
     if value.is_map() || value.is_array() || value.is::<Bytes>() {
-        return Err(Failure::argument(format!("`{function}`: the field `{name}` of the form must be a plain value, or a list of them")).into());
+        return Err(
+            Failure::argument(format!("`{function}`: the field `{name}` of the form must be a plain value, or a list of them")).into()
+        );
     }
     Ok(convert::shown(value))
 }

@@ -50,17 +50,8 @@ const RETRIES: usize = 2;
 const MAX_URL: usize = 64 << 10;
 
 /// Headers that the client writes itself: others would let one request look like two, or like one to another host.
-const OWN_HEADERS: [&str; 9] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "te",
-    "transfer-encoding",
-    "upgrade",
-];
+const OWN_HEADERS: [&str; 9] =
+    ["connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "te", "transfer-encoding", "upgrade"];
 
 /// A request, with how it is sent.
 pub(super) struct Request {
