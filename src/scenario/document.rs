@@ -15,6 +15,7 @@ use crate::script::{self, Expression};
 
 use super::model::{InitialObject, Scenario, Seeds};
 use super::read_context::ReadContext;
+use super::stubs::{self, Stubs};
 use super::{expressions, steps};
 
 /// `apiVersion` of scenarios.
@@ -93,7 +94,8 @@ impl ReadContext<'_> {
             (self.handlers, self.indexes) = (Vec::new(), Vec::new());
         }
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
-        given.extend(reader.list_of(&fields, "given").iter().flat_map(|item| self.given(item)));
+        let (objects, stubs) = fields.get("given").map(|item| self.given(&item)).unwrap_or_default();
+        given.extend(objects);
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
         let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.timestamp(&item));
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
@@ -107,6 +109,7 @@ impl ReadContext<'_> {
             line,
             operators: operators?,
             given,
+            stubs,
             namespaces,
             start: start?,
             seeds,
@@ -152,8 +155,19 @@ impl ReadContext<'_> {
         operators.iter().flat_map(|operator| &operator.crds).flat_map(of).collect()
     }
 
+    /// Returns the objects and the stubs of `given`: a list of objects, or a mapping with `objects` and stubs.
+    fn given(&self, item: &Item<'_>) -> (Vec<InitialObject>, Stubs) {
+        let reader = self.reader;
+        if !stubs::is_stubbed_given(item) {
+            return (reader.list(item).iter().flat_map(|item| self.initial_objects(item)).collect(), Stubs::default());
+        }
+        let Some(fields) = reader.fields(item, "what is given", &["objects", "http"]) else { return Default::default() };
+        let objects = reader.list_of(&fields, "objects").iter().flat_map(|item| self.initial_objects(item)).collect();
+        (objects, stubs::read(reader, &fields))
+    }
+
     /// Returns the objects of an item of `given`.
-    fn given(&self, item: &Item<'_>) -> Vec<InitialObject> {
+    fn initial_objects(&self, item: &Item<'_>) -> Vec<InitialObject> {
         let spot = item.spot();
         let file = item.node.text().map(PathBuf::from);
         self.objects(item).into_iter().map(|object| InitialObject { object, spot, file: file.clone() }).collect()

@@ -46,6 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
+use super::stubs::UnexpectedCalls;
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -100,6 +101,10 @@ pub(super) struct Environment {
     /// Evaluates the expressions of matchers; started with the first one.
     interpreter: OnceCell<Interpreter>,
     pub faults: InjectedFaults,
+    /// The calls that no stub answers.
+    pub unexpected: Arc<UnexpectedCalls>,
+    /// What answers in place of the world outside of the cluster, through all runs of the operators.
+    outside: Outside,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -125,6 +130,8 @@ impl Environment {
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let faults = InjectedFaults::new(api.clone());
         let run_count = std::sync::atomic::AtomicU32::new(0);
+        let unexpected = Arc::default();
+        let outside = scenario.stubs.world(&timeline, &unexpected);
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -143,6 +150,8 @@ impl Environment {
             run_count,
             interpreter: OnceCell::new(),
             faults,
+            unexpected,
+            outside,
             admission,
             controllers,
             _tasks: tasks,
@@ -247,7 +256,7 @@ impl Environment {
                 login,
                 server: ServerChoice::Default,
                 credentials: Arc::new(ScenarioCredentials),
-                outside: Some(Outside::default()),
+                outside: Some(self.outside.clone()),
             };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {

@@ -19,6 +19,7 @@ use crate::script::Expression;
 use super::count::Count;
 use super::metrics::MetricExpectation;
 use super::pattern::Pattern;
+use super::stubs::Stubs;
 
 /// User name of the operators on the API server.
 pub(super) const OPERATOR_USER: &str = "kopfd-operator";
@@ -36,6 +37,8 @@ pub struct Scenario {
     pub operators: Arc<Vec<Operator>>,
     /// Definitions and objects that exist before the operators start.
     pub given: Vec<InitialObject>,
+    /// What answers in place of the world outside of the cluster.
+    pub stubs: Stubs,
     /// Namespaces that the operators serve; all if empty.
     pub namespaces: Vec<namespace::Pattern>,
     /// Virtual time at which it starts.

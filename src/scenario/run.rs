@@ -78,6 +78,7 @@ async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode:
         biased;
         () = environment.invariants.limit_reached(), if mode == Mode::Disturb => Vec::new(),
         problem = timeline.livelocked() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
+        problem = environment.unexpected.found() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
         Err(problem) = environment.restart_after_crashes() => vec![Failure::of(problem)],
         failures = execute(&environment, &scenario.steps, mode) => failures,
     };

@@ -113,7 +113,8 @@ async fn only_listed_hosts_are_asked() {
         "http://localhost",
     ] {
         let (ended, requests, _) =
-            run(&format!("let c = (); try {{ http::get(\"{url}\"); }} catch (e) {{ c = [e.kind, e.reason, e.message]; }} c"), Vec::new()).await;
+            run(&format!("let c = (); try {{ http::get(\"{url}\"); }} catch (e) {{ c = [e.kind, e.reason, e.message]; }} c"), Vec::new())
+                .await;
         let ended = ended.unwrap();
         assert_eq!((&ended[0], &ended[1]), (&json!("http"), &json!("Forbidden")), "{url}");
         assert!(ended[2].as_str().unwrap().contains("is not listed under `allow.http`"), "{ended}");
@@ -269,7 +270,11 @@ async fn statuses_of_errors_are_thrown_if_the_script_asks_for_it() {
     assert_eq!(value("http::get(\"https://api.example.com\").status", answer()).await, 422);
     let raised = caught("http::get(\"https://api.example.com\", #{raise: true})", answer()).await;
     assert_eq!(raised, json!(["http", "Status", 422, "GET https://api.example.com/: the server has answered with the status 422"]));
-    let details = value("let c = (); try { http::get(\"https://api.example.com\", #{raise: true}); } catch (e) { c = e.details.body.why; } c", answer()).await;
+    let details = value(
+        "let c = (); try { http::get(\"https://api.example.com\", #{raise: true}); } catch (e) { c = e.details.body.why; } c",
+        answer(),
+    )
+    .await;
     assert_eq!(details, 1);
 }
 
