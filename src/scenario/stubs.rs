@@ -23,6 +23,6 @@ pub struct Stubs {
 impl Stubs {
     /// Returns the world of one run, in which every sequence is at its beginning.
     pub(super) fn world(&self, timeline: &Arc<Timeline>, unexpected: &Arc<UnexpectedCalls>) -> Outside {
-        Outside { http: Some(Arc::new(http::HttpStubs::new(self.http.clone(), Arc::clone(timeline), Arc::clone(unexpected)))) }
+        Outside::with_http(Arc::new(http::HttpStubs::new(self.http.clone(), Arc::clone(timeline), Arc::clone(unexpected))))
     }
 }

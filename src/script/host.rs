@@ -196,7 +196,7 @@ impl Host {
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, credentials, outside, fibers, memory } = options;
         let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
-        let shared = Arc::default();
+        let (shared, outside) = (Arc::default(), outside.without_tokens());
         let operator = Arc::clone(&operator_memo);
         let settings = ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator, shared, process_memory };
         let threads = match threads {

@@ -8,15 +8,19 @@ mod auth;
 mod body;
 mod exchange;
 mod given;
+mod oauth;
+mod pages;
 mod redirects;
 mod request;
 mod retries;
+mod sigv4;
 #[cfg(test)]
 mod tests;
 
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use self::given::Given;
+use self::pages::Pages;
 use self::request::{OPTIONS, Request};
 use super::options::{placed, text};
 use crate::script::context::Context;
@@ -52,6 +56,11 @@ pub(super) fn register(engine: &mut Engine) {
     FuncRegistration::new("request").set_into_module(&mut module, |native: Native<'_>, method: Dynamic, url: Dynamic, options: Dynamic| {
         placed(&native, of_method(&native, &method, &url, Some(&options)))
     });
+    FuncRegistration::new("pages")
+        .set_into_module(&mut module, |native: Native<'_>, url: Dynamic| placed(&native, all_pages(&native, &url, None)));
+    FuncRegistration::new("pages").set_into_module(&mut module, |native: Native<'_>, url: Dynamic, options: Dynamic| {
+        placed(&native, all_pages(&native, &url, Some(&options)))
+    });
     engine.register_static_module("http", module.into());
 }
 
@@ -79,4 +88,14 @@ fn answer(
     let request = Request::read(&context, function, method, url, Some(body), &options, native.engine().max_string_size())?;
     let answered = exchange::perform(&context, &request)?;
     answer::value(native, &request, answered)
+}
+
+/// `http::pages(url, [options])`: the items of all pages.
+fn all_pages(native: &Native<'_>, url: &Dynamic, options: Option<&Dynamic>) -> Result<Dynamic, Thrown> {
+    let (function, context) = ("http::pages", Context::of(native)?);
+    context.acts(function)?;
+    let known = [OPTIONS, &Pages::OPTIONS].concat();
+    let options = Given::options(function, &known, options)?;
+    let request = Request::read(&context, function, "GET", url, None, &options, native.engine().max_string_size())?;
+    pages::collect(native, &context, request, &Pages::read(&options)?)
 }

@@ -71,7 +71,7 @@ fn json_of(answer: &HttpAnswer) -> Result<Dynamic, Thrown> {
 }
 
 /// Returns the error of an answer with the status of an error.
-fn raised(request: &Request, answer: &HttpAnswer) -> Thrown {
+pub(super) fn raised(request: &Request, answer: &HttpAnswer) -> Thrown {
     let excerpt = String::from_utf8_lossy(&answer.body[..answer.body.len().min(EXCERPT)]).into_owned();
     let body = serde_json::from_slice::<Value>(&answer.body).ok().filter(|_| answer.body.len() <= EXCERPT);
     let details = json!({ "body": body.unwrap_or(Value::String(excerpt)) });

@@ -6,6 +6,11 @@ use rhai::Array;
 
 use super::Thrown;
 use super::given::Given;
+use super::oauth::ClientCredentials;
+use super::redirects::Hop;
+use super::request::Request;
+use super::sigv4::{Signed, Signer};
+use crate::script::context::Context;
 
 /// The option `auth`.
 pub(super) enum Auth {
@@ -13,6 +18,10 @@ pub(super) enum Auth {
     None,
     /// A header `Authorization`.
     Header(String),
+    /// A signature of each request.
+    Aws(Signer),
+    /// A token of another server.
+    OAuth(ClientCredentials),
 }
 
 impl Auth {
@@ -20,10 +29,10 @@ impl Auth {
     ///
     /// # Errors
     /// If it is invalid.
-    pub(super) fn read(options: &Given) -> Result<Self, Thrown> {
-        let Some(auth) = options.part("auth", &["basic", "bearer"])? else { return Ok(Self::None) };
+    pub(super) fn read(function: &str, options: &Given) -> Result<Self, Thrown> {
+        let Some(auth) = options.part("auth", &["aws", "basic", "bearer", "oauth2"])? else { return Ok(Self::None) };
         if auth.keys().count() != 1 {
-            return Err(options.wrong("auth", "a map with one key: `bearer` or `basic`"));
+            return Err(options.wrong("auth", "a map with one key: `bearer`, `basic`, `oauth2` or `aws`"));
         }
         if let Some(token) = auth.secret("bearer")? {
             let token = token.trim_end_matches(['\r', '\n']);
@@ -31,6 +40,12 @@ impl Auth {
                 return Err(auth.wrong("bearer", "a token"));
             }
             return Ok(Self::Header(format!("Bearer {token}")));
+        }
+        if let Some(aws) = auth.part("aws", &["access_key", "region", "secret_key", "service", "session_token"])? {
+            return Signer::read(&aws).map(Self::Aws);
+        }
+        if let Some(client) = auth.part("oauth2", &["fields", "id", "in_body", "scope", "secret", "url"])? {
+            return ClientCredentials::read(function, &client).map(Self::OAuth);
         }
         let pair = auth.value("basic").and_then(|value| value.read_lock::<Array>().map(|pair| pair.clone()));
         let pair = pair.filter(|pair| pair.len() == 2).ok_or_else(|| auth.wrong("basic", "an array of a name and a password"))?;
@@ -47,11 +62,29 @@ impl Auth {
         !matches!(self, Self::None)
     }
 
-    /// Returns the headers of a request.
-    pub(super) fn headers(&self) -> Vec<(String, String)> {
-        match self {
+    /// Returns the headers of one request of a call.
+    ///
+    /// # Errors
+    /// If another server gives no token.
+    pub(super) fn headers(&self, context: &Context, request: &Request, hop: &Hop) -> Result<Vec<(String, String)>, Thrown> {
+        let authorization = |value: String| vec![("authorization".to_owned(), value)];
+        Ok(match self {
             Self::None => Vec::new(),
-            Self::Header(value) => vec![("authorization".to_owned(), value.clone())],
+            Self::Header(value) => authorization(value.clone()),
+            Self::OAuth(client) => authorization(format!("Bearer {}", client.token(context, request)?)),
+            Self::Aws(signer) => {
+                let signed = Signed { method: &hop.method, url: &hop.url, headers: &hop.headers, body: &hop.body };
+                signer.headers(&signed, context.clock().now())
+            }
+        })
+    }
+
+    /// Tells whether another request may succeed after an answer, and prepares it: a kept token may have been revoked.
+    pub(super) fn renews(&self, context: &Context, status: u16) -> bool {
+        let Self::OAuth(client) = self else { return false };
+        if status == 401 {
+            client.forget(context);
         }
+        status == 401
     }
 }

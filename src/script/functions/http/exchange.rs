@@ -26,8 +26,14 @@ pub(super) struct Answered {
 pub(super) fn perform(context: &Context, request: &Request) -> Result<Answered, Thrown> {
     let client = client(context, &request.function)?;
     let mut attempt = Attempt::default();
+    let mut is_renewed = false;
     loop {
         let outcome = follow(context, &client, request)?;
+        let status = outcome.as_ref().ok().map(|answered| answered.answer.status);
+        if !is_renewed && status.is_some_and(|status| request.auth.renews(context, status)) {
+            is_renewed = true;
+            continue;
+        }
         let pause = retries::pause(request, &mut attempt, outcome.as_ref().map(|answered| &answered.answer), context);
         let Some(pause) = pause else { return outcome.map_err(|error| thrown(error, None)) };
         wait_at_most(context, Some(pause), tokio::time::sleep(pause))?;
@@ -48,7 +54,7 @@ fn follow(context: &Context, client: &Arc<dyn HttpClient>, request: &Request) ->
         context.budget().count_api_call()?;
         let mut headers = hop.headers.clone();
         if hop.is_trusted {
-            headers.extend(request.auth.headers());
+            headers.extend(request.auth.headers(context, request, &hop)?);
         }
         let sent = HttpRequest {
             method: hop.method.clone(),

@@ -38,7 +38,7 @@ impl Given {
     /// If it is something else.
     pub(super) fn part(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Thrown> {
         let Some(entries) = self.map(key)? else { return Ok(None) };
-        Self { function: self.function.clone(), noun: format!("{key}."), entries }.with_known(known).map(Some)
+        Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }.with_known(known).map(Some)
     }
 
     /// Returns the map of an option, with any keys.
@@ -47,7 +47,7 @@ impl Given {
     /// If it is something else.
     pub(super) fn part_of_any(&self, key: &str) -> Result<Option<Self>, Thrown> {
         let Some(entries) = self.map(key)? else { return Ok(None) };
-        Ok(Some(Self { function: self.function.clone(), noun: format!("{key}."), entries }))
+        Ok(Some(Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }))
     }
 
     fn with_known(self, known: &[&str]) -> Result<Self, Thrown> {

@@ -24,14 +24,24 @@ pub(super) struct Hop {
 impl Hop {
     /// Returns the first request.
     pub(super) fn first(request: &Request) -> Self {
-        Self {
+        let first = Self {
             method: request.method.clone(),
             url: request.url.clone(),
             headers: request.headers.clone(),
             body: request.body.clone(),
             connection: Arc::clone(&request.connection),
             is_trusted: true,
+        };
+        if request.url.origin() == request.home { first } else { first.without_credentials() }
+    }
+
+    fn without_credentials(mut self) -> Self {
+        self.headers.retain(|(name, _)| HARMLESS.contains(&name.as_str()));
+        if self.connection.identity.is_some() {
+            self.connection = Arc::new(HttpConnection { identity: None, ..(*self.connection).clone() });
         }
+        self.is_trusted = false;
+        self
     }
 
     /// Returns the request that an answer redirects to; `None` if it is not a redirect.
@@ -55,14 +65,12 @@ impl Hop {
             _ => false,
         };
         let (method, body) = if becomes_get { ("GET".to_owned(), Vec::new()) } else { (self.method.clone(), self.body.clone()) };
+        let mut headers = self.headers.clone();
+        if becomes_get {
+            headers.retain(|(name, _)| !name.starts_with("content-"));
+        }
         let is_same = url.origin() == self.url.origin();
-        let keeps = |name: &str| (is_same || HARMLESS.contains(&name)) && !(becomes_get && name.starts_with("content-"));
-        let headers = self.headers.iter().filter(|(name, _)| keeps(name)).cloned().collect();
-        let connection = if is_same || self.connection.identity.is_none() {
-            Arc::clone(&self.connection)
-        } else {
-            Arc::new(HttpConnection { identity: None, ..(*self.connection).clone() })
-        };
-        Ok(Some(Self { method, url, headers, body, connection, is_trusted: self.is_trusted && is_same }))
+        let next = Self { method, url, headers, body, connection: Arc::clone(&self.connection), is_trusted: self.is_trusted };
+        Ok(Some(if is_same { next } else { next.without_credentials() }))
     }
 }

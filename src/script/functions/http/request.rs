@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rhai::Dynamic;
-use url::Url;
+use url::{Origin, Url};
 
 use super::Thrown;
 use super::auth::Auth;
@@ -59,6 +59,8 @@ pub(super) struct Request {
     pub function: String,
     pub method: String,
     pub url: Url,
+    /// The scheme, host and port that get the credentials.
+    pub home: Origin,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub auth: Auth,
@@ -100,7 +102,7 @@ impl Request {
         if !has(&headers, "user-agent") {
             headers.push(("user-agent".to_owned(), concat!("kopfd/", env!("CARGO_PKG_VERSION")).to_owned()));
         }
-        let auth = Auth::read(options)?;
+        let auth = Auth::read(function, options)?;
         if auth.is_some() && has(&headers, "authorization") {
             return Err(options.wrong("auth", "missing if there is a header `Authorization`"));
         }
@@ -112,6 +114,7 @@ impl Request {
         Ok(Self {
             function: function.to_owned(),
             method,
+            home: url.origin(),
             url,
             headers,
             body: bytes,

@@ -57,7 +57,7 @@ async fn run_as(mode: Mode, script: &str, answers: Answers) -> (Result<Value, St
     let client: Arc<dyn HttpClient> = Arc::<Recorder>::clone(&recorder);
     let http = ["api.example.com", "*.example.org", "127.0.0.1:8080"].map(str::to_owned).to_vec();
     let allow = Allow { http, ..Allow::default() };
-    let environment = Environment { outside: Outside { http: Some(client) }, allow, ..environment() };
+    let environment = Environment { outside: Outside::with_http(client), allow, ..environment() };
     let budget = Rc::new(Budget::new(&Limits { api_calls: 20, ..Limits::default() }, Stop::new()));
     let begun = Instant::now();
     let ended = run_in(Context::new(Rc::new(environment), budget, mode), script).await;
@@ -301,4 +301,91 @@ async fn an_endless_wait_ends_with_the_call() {
     let (ended, ..) = run("try { http::get(\"https://api.example.com\", #{timeout: \"9h\"}) } catch {} 42", vec![None]).await;
     assert!(ended.is_err());
     assert!(begun.elapsed() <= Duration::from_secs(3_601));
+}
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_read_by_links_and_by_cursors() {
+    let link = ("link", "<https://api.example.com/users?page=2>; rel=\"next\"");
+    let script = "http::pages(\"https://api.example.com/users\", #{auth: #{bearer: \"t\"}})";
+    let (ended, requests, _) = run(script, vec![with(200, &[JSON, link], "[1, 2]"), with(200, &[JSON], "[3]")]).await;
+    assert_eq!(ended, Ok(json!([1, 2, 3])));
+    assert_eq!(requests[1].url.as_str(), "https://api.example.com/users?page=2");
+    assert!(header(&requests[1], "authorization").is_some());
+
+    let script = "http::pages(\"https://api.example.com/x?a=1&after=0\", #{items: \"data.list\", cursor: \"meta.next\", param: \"after\"})";
+    let page =
+        |next: &str, item: &str| with(200, &[JSON], &format!("{{\"data\": {{\"list\": [{item}]}}, \"meta\": {{\"next\": {next}}}}}"));
+    let (ended, requests, _) = run(script, vec![page("\"b c\"", "1"), page("7", "2"), page("null", "3")]).await;
+    assert_eq!(ended, Ok(json!([1, 2, 3])));
+    assert_eq!(requests[1].url.query(), Some("a=1&after=b+c"));
+    assert_eq!(requests[2].url.query(), Some("a=1&after=7"));
+
+    let elsewhere = ("link", "<https://b.example.org/>; rel=next");
+    let script = "http::pages(\"https://api.example.com/\", #{auth: #{bearer: \"t\"}, headers: #{\"X-Key\": \"k\"}})";
+    let (_, requests, _) = run(script, vec![with(200, &[elsewhere], "[]"), with(200, &[], "[]")]).await;
+    assert_eq!((header(&requests[1], "authorization"), header(&requests[1], "x-key")), (None, None));
+    let forbidden =
+        caught("http::pages(\"https://api.example.com/\")", vec![with(200, &[("link", "<http://evil.com>; rel=next")], "[]")]).await;
+    assert_eq!(forbidden[1], "Forbidden");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_are_none_are_errors() {
+    let endless = |_| with(200, &[("link", "</>; rel=next")], "[1]");
+    for (call, answers, expected) in [
+        ("http::pages(\"https://api.example.com/\", #{pages: 3})", (0..5).map(endless).collect(), "more than 3 pages"),
+        ("http::pages(\"https://api.example.com/\")", vec![with(200, &[], "{}")], "no list of items"),
+        ("http::pages(\"https://api.example.com/\")", vec![with(200, &[], "<html>")], "no JSON"),
+        ("http::pages(\"https://api.example.com/\")", vec![with(403, &[], "")], "status 403"),
+    ] {
+        let failed = caught(call, answers).await;
+        assert!(failed[3].as_str().unwrap().contains(expected), "{failed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_a_client_is_kept_until_it_expires_or_is_refused() {
+    let token = |text: &str| with(200, &[JSON], &format!("{{\"access_token\": \"{text}\", \"expires_in\": 100}}"));
+    let script = r#"
+        let options = #{auth: #{oauth2: #{url: "https://login.example.org/token", id: "me", secret: "a b", scope: "read"}}};
+        http::get("https://api.example.com/", options);
+        http::get("https://api.example.com/", options);
+        sleep(71);
+        http::get("https://api.example.com/", options);
+        http::get("https://api.example.com/", options).status"#;
+    let ok = || with(200, &[], "");
+    let answers = vec![token("one"), ok(), ok(), token("two"), ok(), with(401, &[], ""), token("three"), ok()];
+    let (ended, requests, _) = run(script, answers).await;
+    assert_eq!(ended, Ok(json!(200)));
+    let authorizations: Vec<_> = requests.iter().map(|request| header(request, "authorization").unwrap()).collect();
+    let basic = "Basic bWU6YSUyMGI=";
+    let bearers = ["Bearer one", "Bearer one", "Bearer two", "Bearer two", "Bearer three"];
+    assert_eq!(authorizations, [basic, bearers[0], bearers[1], basic, bearers[2], bearers[3], basic, bearers[4]]);
+    assert_eq!(requests[0].body, b"grant_type=client_credentials&scope=read");
+
+    let refused = with(400, &[JSON], "{\"error\": \"invalid_client\"}");
+    let call = "http::get(\"https://api.example.com/\", #{auth: #{oauth2: #{url: \"https://login.example.org/token\", id: \"me\", secret: \"hush\"}}})";
+    let failed = caught(call, vec![refused]).await;
+    assert_eq!(failed[2], 400);
+    assert_eq!(failed[3], "POST https://login.example.org/token: the server gives no token (status 400, invalid_client)");
+    let unlisted = call.replace("login.example.org", "login.evil.com");
+    assert_eq!(caught(&unlisted, Vec::new()).await[1], "Forbidden");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_to_aws_are_signed_again_at_each_attempt() {
+    let script = r#"
+        let aws = #{access_key: "AKIDEXAMPLE", secret_key: "secret", region: "eu-west-1", service: "s3", session_token: "t"};
+        http::get("https://api.example.com/a b?x=1", #{auth: #{aws: aws}}).status"#;
+    let (ended, requests, _) = run(script, vec![with(503, &[], "")]).await;
+    assert_eq!(ended, Ok(json!(200)));
+    let signature = |request| header(request, "authorization").unwrap().rsplit_once('=').unwrap().1.len();
+    assert_eq!(requests.iter().map(signature).collect::<Vec<_>>(), [64, 64]);
+    let signed = "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token";
+    assert!(header(&requests[0], "authorization").unwrap().contains(signed));
+    assert_ne!(header(&requests[0], "x-amz-date"), header(&requests[1], "x-amz-date"));
+    let missing = error("http::get(\"https://api.example.com/\", #{auth: #{aws: #{access_key: \"a\"}}})").await;
+    assert!(missing.contains("`auth.aws.secret_key`") || missing.contains("must be given"), "{missing}");
 }
