@@ -115,6 +115,7 @@ impl ReadContext<'_> {
             seeds,
             expressions,
             has_derived_rights: false,
+            records_http: false,
             steps,
         })
     }

@@ -46,7 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
-use super::stubs::UnexpectedCalls;
+use super::stubs::{HttpStubs, UnexpectedCalls};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -103,8 +103,8 @@ pub(super) struct Environment {
     pub faults: InjectedFaults,
     /// The calls that no stub answers.
     pub unexpected: Arc<UnexpectedCalls>,
-    /// What answers in place of the world outside of the cluster, through all runs of the operators.
-    outside: Outside,
+    /// What answers in place of HTTP servers, through all runs of the operators.
+    pub http: Arc<HttpStubs>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -131,7 +131,7 @@ impl Environment {
         let faults = InjectedFaults::new(api.clone());
         let run_count = std::sync::atomic::AtomicU32::new(0);
         let unexpected = Arc::default();
-        let outside = scenario.stubs.world(&timeline, &unexpected);
+        let http = scenario.stubs.servers(scenario.records_http && chaos.is_none(), &timeline, &unexpected);
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -151,7 +151,7 @@ impl Environment {
             interpreter: OnceCell::new(),
             faults,
             unexpected,
-            outside,
+            http,
             admission,
             controllers,
             _tasks: tasks,
@@ -256,7 +256,7 @@ impl Environment {
                 login,
                 server: ServerChoice::Default,
                 credentials: Arc::new(ScenarioCredentials),
-                outside: Some(self.outside.clone()),
+                outside: Some(Outside::with_http(Arc::<HttpStubs>::clone(&self.http))),
             };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {

@@ -49,6 +49,8 @@ pub struct Scenario {
     pub expressions: Vec<Expression>,
     /// Whether the operators have exactly the derived rights, and not all.
     pub has_derived_rights: bool,
+    /// Whether real servers answer the stubs with recordings, which are written anew.
+    pub records_http: bool,
     /// In the order of execution.
     pub steps: Vec<Step>,
 }

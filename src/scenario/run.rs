@@ -82,6 +82,9 @@ async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode:
         Err(problem) = environment.restart_after_crashes() => vec![Failure::of(problem)],
         failures = execute(&environment, &scenario.steps, mode) => failures,
     };
+    if let Err(problem) = environment.http.save() {
+        ended.failures.push(Failure::of(problem));
+    }
     ended.duration = timeline.elapsed();
     ended.final_state = environment.final_state();
     if mode == Mode::Disturb && ended.failures.is_empty() {

@@ -2,16 +2,17 @@
 
 mod http;
 mod read;
+mod recording;
 mod unexpected;
 
 use std::sync::Arc;
 
 pub use http::HttpStub;
+pub(super) use http::HttpStubs;
 pub(super) use read::{is_stubbed_given, read};
 pub(super) use unexpected::UnexpectedCalls;
 
 use super::timeline::Timeline;
-use crate::script::Outside;
 
 /// The stubs of a scenario.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +22,8 @@ pub struct Stubs {
 }
 
 impl Stubs {
-    /// Returns the world of one run, in which every sequence is at its beginning.
-    pub(super) fn world(&self, timeline: &Arc<Timeline>, unexpected: &Arc<UnexpectedCalls>) -> Outside {
-        Outside::with_http(Arc::new(http::HttpStubs::new(self.http.clone(), Arc::clone(timeline), Arc::clone(unexpected))))
+    /// Returns the servers of one run, in which every sequence is at its beginning. They may ask real servers, and record the answers.
+    pub(super) fn servers(&self, records: bool, timeline: &Arc<Timeline>, unexpected: &Arc<UnexpectedCalls>) -> Arc<HttpStubs> {
+        Arc::new(HttpStubs::new(self.http.clone(), records, Arc::clone(timeline), Arc::clone(unexpected)))
     }
 }

@@ -31,7 +31,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("apiserver", &["kit", "object", "telemetry", "http"]),
     (
         "scenario",
-        &["apiserver", "kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "cluster", "engines", "reactor"],
+        &[
+            "apiserver",
+            "kit",
+            "object",
+            "handling",
+            "persistence",
+            "script",
+            "manifest",
+            "telemetry",
+            "cluster",
+            "outside",
+            "engines",
+            "reactor",
+        ],
     ),
     (
         "cli",

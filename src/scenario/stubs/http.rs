@@ -1,16 +1,20 @@
 //! The answers of HTTP servers.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use url::Url;
 
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
 use super::UnexpectedCalls;
+use super::recording::{self, Exchange, Recording};
 use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest};
 
 /// One stub.
@@ -22,6 +26,8 @@ pub struct HttpStub {
     pub url: String,
     /// The replies, one after the other; the last one is repeated.
     pub replies: Vec<HttpReply>,
+    /// Where the replies are recorded, in place of those.
+    pub(super) recording: Option<Recording>,
     /// Its line in the scenario.
     pub line: usize,
 }
@@ -76,23 +82,62 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// The client of one run.
-pub(super) struct HttpStubs {
+pub(in super::super) struct HttpStubs {
     /// The stubs, with the numbers of their answered calls.
     stubs: Vec<(HttpStub, AtomicUsize)>,
+    /// The answered calls of recordings, by the line of the stub and the request.
+    replayed: Mutex<BTreeMap<(usize, String), usize>>,
+    /// The answers of real servers, if they are recorded.
+    recorded: Option<Mutex<BTreeMap<PathBuf, Vec<Exchange>>>>,
     timeline: Arc<Timeline>,
     unexpected: Arc<UnexpectedCalls>,
 }
 
 impl HttpStubs {
     /// Returns a client that has answered nothing yet.
-    pub(super) fn new(stubs: Vec<HttpStub>, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
-        Self { stubs: stubs.into_iter().map(|stub| (stub, AtomicUsize::new(0))).collect(), timeline, unexpected }
+    pub(super) fn new(stubs: Vec<HttpStub>, records: bool, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
+        let stubs = stubs.into_iter().map(|stub| (stub, AtomicUsize::new(0))).collect();
+        let recorded = records.then(Mutex::default);
+        Self { stubs, replayed: Mutex::default(), recorded, timeline, unexpected }
     }
 
-    fn reply(&self, request: &HttpRequest) -> Option<&HttpReply> {
+    /// Writes what real servers have answered.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(in super::super) fn save(&self) -> Result<(), String> {
+        let Some(recorded) = &self.recorded else { return Ok(()) };
+        for (file, exchanges) in recorded.lock().iter() {
+            recording::write(file, exchanges).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        }
+        Ok(())
+    }
+
+    fn reply(&self, request: &HttpRequest) -> Option<Result<HttpReply, HttpError>> {
         let (stub, count) = self.stubs.iter().find(|(stub, _)| stub.answers(&request.method, &request.url))?;
+        if let Some(recording) = &stub.recording {
+            return match &self.recorded {
+                Some(recorded) => Some(recording::ask(request.clone()).map(|answer| {
+                    let exchange = Exchange { method: request.method.clone(), url: request.url.to_string(), answer: answer.clone() };
+                    recorded.lock().entry(recording.file.clone()).or_default().push(exchange);
+                    HttpReply { answer, ..HttpReply::default() }
+                })),
+                None => self.replay(stub.line, recording, request).map(Ok),
+            };
+        }
         let number = count.fetch_add(1, Ordering::Relaxed);
-        stub.replies.get(number).or(stub.replies.last())
+        stub.replies.get(number).or(stub.replies.last()).cloned().map(Ok)
+    }
+
+    /// Equal requests are answered in the recorded order; the last answer is repeated.
+    fn replay(&self, line: usize, recording: &Recording, request: &HttpRequest) -> Option<HttpReply> {
+        let is_same = |exchange: &&Exchange| exchange.method == request.method && exchange.url == request.url.as_str();
+        let answers: Vec<&Exchange> = recording.exchanges.iter().filter(is_same).collect();
+        let mut replayed = self.replayed.lock();
+        let number = replayed.entry((line, format!("{} {}", request.method, request.url))).or_default();
+        let exchange = answers.get(*number).or(answers.last())?;
+        *number += 1;
+        Some(HttpReply { answer: exchange.answer.clone(), ..HttpReply::default() })
     }
 
     /// Describes a call that no stub answers, with the stub that is most like it.
@@ -104,6 +149,10 @@ impl HttpStubs {
         };
         let nearest = self.stubs.iter().map(|(stub, _)| stub).max_by_key(|stub| likeness(stub));
         problem.with_hint(match nearest {
+            Some(HttpStub { line, recording: Some(recording), .. }) => format!(
+                "the recording {} of the stub in line {line} does not have it: `kopfd test --record-http` records it anew",
+                recording.file.display()
+            ),
             Some(stub) => format!("the nearest stub is that of line {}: {}", stub.line, stub.title()),
             None => format!(
                 "add a stub: `given: {{http: [{{method: {}, url: \"{}\", reply: {{status: 200}}}}]}}`",
@@ -129,6 +178,10 @@ impl HttpClient for HttpStubs {
                 self.unexpected.note(self.unanswered(&title, &request));
                 return Err(HttpError { problem: HttpProblem::Unexpected, message: "no stub of the scenario answers this".to_owned() });
             };
+            let reply = reply.map_err(|error| {
+                self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
+                error
+            })?;
             tokio::time::sleep(reply.delay).await;
             if let Some(problem) = reply.problem {
                 self.timeline.add(Event::Operator(format!("{title}: the stub has no answer ({})", problem.as_str())));
@@ -139,7 +192,7 @@ impl HttpClient for HttpStubs {
                 let message = format!("the answer has more than {} bytes", request.max_bytes);
                 return Err(HttpError { problem: HttpProblem::TooLarge, message });
             }
-            Ok(reply.answer.clone())
+            Ok(reply.answer)
         }
         .boxed()
     }
@@ -152,7 +205,7 @@ mod tests {
     #[test]
     fn a_star_stands_for_any_characters_and_a_missing_query_for_all() {
         let is = |pattern: &str, url: &str| {
-            let stub = HttpStub { method: None, url: pattern.to_owned(), replies: Vec::new(), line: 1 };
+            let stub = HttpStub { method: None, url: pattern.to_owned(), replies: Vec::new(), recording: None, line: 1 };
             stub.is_address(&Url::parse(url).unwrap())
         };
         assert!(is("https://a.com/x", "https://a.com/x?page=2"));

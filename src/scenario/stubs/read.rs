@@ -6,6 +6,7 @@ use url::Url;
 
 use super::Stubs;
 use super::http::{HttpReply, HttpStub};
+use super::recording::{self, Recording};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};
@@ -26,13 +27,21 @@ pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
 
 fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
     const HINT: &str = "write such as `{method: GET, url: \"https://api.example.com/users\", reply: {json: []}}`";
-    let fields = reader.fields(item, "a stub", &["method", "url", "reply", "sequence"])?;
+    let fields = reader.fields(item, "a stub", &["method", "url", "reply", "sequence", "record"])?;
     let method = reader.string(&fields, "method").map(|method| method.to_ascii_uppercase());
     let url_item = reader.required(&fields, "url", HINT)?;
     let url = reader.owned(&url_item)?;
     if Url::parse(&url.replace('*', "x")).map_or(true, |url| !matches!(url.scheme(), "http" | "https")) {
         reader.error_with(&url_item, format!("`{url}` is no address"), HINT);
         return None;
+    }
+    if let Some(item) = fields.get("record") {
+        if fields.get("reply").is_some() || fields.get("sequence").is_some() {
+            reader.error_with(&item, "a stub with `record` has no other replies", HINT);
+            return None;
+        }
+        let recording = recording(reader, &item)?;
+        return Some(HttpStub { method, url, replies: Vec::new(), recording: Some(recording), line: item.spot().line });
     }
     let replies: Vec<Item<'_>> = match (fields.get("reply"), fields.get("sequence")) {
         (Some(reply), None) => vec![reply],
@@ -48,7 +57,21 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
         return None;
     }
     let replies = replies.iter().filter_map(|item| reply(reader, item)).collect();
-    Some(HttpStub { method, url, replies, line: item.spot().line })
+    Some(HttpStub { method, url, replies, recording: None, line: item.spot().line })
+}
+
+/// Reads the file of a recording, which is beside the scenario.
+fn recording(reader: &Reader, item: &Item<'_>) -> Option<Recording> {
+    let name = reader.owned(item)?;
+    let file = reader.source.name.parent().map(|folder| folder.join(&name)).unwrap_or_else(|| name.into());
+    match recording::read(&file) {
+        Ok(exchanges) => Some(Recording { file, exchanges }),
+        Err(error) => {
+            let hint = "remove the file, and write it anew by `kopfd test --record-http`";
+            reader.error_with(item, format!("the recording {} cannot be read: {error}", file.display()), hint);
+            None
+        }
+    }
 }
 
 fn reply(reader: &Reader, item: &Item<'_>) -> Option<HttpReply> {
