@@ -6,6 +6,7 @@
 mod addresses;
 mod connector;
 mod error;
+mod options;
 mod proxy;
 mod resolver;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
 use self::connector::Connector;
-use self::proxy::Proxies;
+pub use self::options::{ApiServer, Options};
 pub use self::resolver::{Resolver, SystemResolver};
 use self::tls::Roots;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest};
@@ -41,27 +42,6 @@ const MAX_POOLS: usize = 16;
 /// The bytes of the headers of an answer, and their number.
 const MAX_HEAD: usize = 256 << 10;
 const MAX_HEADERS: usize = 200;
-
-/// Returns the address of the API server; empty if it is unknown.
-pub type ApiServer = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// What the client depends on.
-#[derive(Clone)]
-pub struct Options {
-    /// Finds the addresses of names.
-    pub resolver: Arc<dyn Resolver>,
-    /// The API server.
-    pub api_server: ApiServer,
-    /// The proxies of the environment.
-    proxies: Arc<Proxies>,
-}
-
-impl Options {
-    /// Returns the options of this process.
-    pub fn of_process(api_server: ApiServer) -> Self {
-        Self { resolver: Arc::new(SystemResolver), api_server, proxies: Arc::new(Proxies::of_process()) }
-    }
-}
 
 type Pool = HyperClient<HttpsConnector<Connector>, Full<Bytes>>;
 

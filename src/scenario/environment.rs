@@ -130,8 +130,10 @@ impl Environment {
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let faults = InjectedFaults::new(api.clone());
         let run_count = std::sync::atomic::AtomicU32::new(0);
-        let unexpected = Arc::default();
-        let http = scenario.stubs.servers(scenario.records_http && chaos.is_none(), &timeline, &unexpected);
+        let unexpected: Arc<UnexpectedCalls> = Arc::default();
+        let records = scenario.records_http && chaos.is_none();
+        let http = HttpStubs::new(scenario.stubs.http.clone(), records, Arc::clone(&timeline), Arc::clone(&unexpected));
+        let http = Arc::new(http);
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),

@@ -57,17 +57,18 @@ fn special(address: IpAddr) -> Option<&'static str> {
     if METADATA.contains(&address) {
         return Some("an address of the cloud's metadata");
     }
-    match address {
-        IpAddr::V4(v4) if v4.is_loopback() => Some(LOOPBACK),
-        IpAddr::V4(v4) if v4.is_link_local() => Some("a link-local address"),
-        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("an unspecified address"),
-        IpAddr::V4(v4) if v4.is_multicast() || v4.is_broadcast() => Some("an address of many hosts"),
-        IpAddr::V6(v6) if v6.is_loopback() => Some(LOOPBACK),
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => Some("a link-local address"),
-        IpAddr::V6(v6) if v6.is_unspecified() => Some("an unspecified address"),
-        IpAddr::V6(v6) if v6.is_multicast() => Some("an address of many hosts"),
-        _ => None,
-    }
+    let (is_link_local, is_unspecified, is_broadcast) = match address {
+        // All of 0.0.0.0/8 means this host.
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[0] == 0, v4.is_broadcast()),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.is_unspecified(), false),
+    };
+    let kinds = [
+        (address.is_loopback(), LOOPBACK),
+        (is_link_local, "a link-local address"),
+        (is_unspecified, "an unspecified address"),
+        (is_broadcast || address.is_multicast(), "an address of many hosts"),
+    ];
+    kinds.into_iter().find_map(|(is_one, kind)| is_one.then_some(kind))
 }
 
 /// Returns the IPv4 address in an IPv6 address that stands for one: mapped, compatible, of a NAT64, or of 6to4.
@@ -80,9 +81,9 @@ pub(super) fn plain(address: IpAddr) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
     };
     match segments {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => of(high, low),
+        // Unspecified and loopback.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => address,
-        [0, 0, 0, 0, 0, 0, high, low] => of(high, low),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => of(high, low),
         _ => address,
     }
 }

@@ -18,8 +18,9 @@ use tower::Service;
 use url::Url;
 
 use super::addresses::{self, ApiServerNames};
+use super::error;
+use super::options::Options;
 use super::proxy::Route;
-use super::{Options, error};
 use crate::script::outside::{HttpConnection, HttpError, HttpProblem};
 
 /// The time limit for the connection to one address.

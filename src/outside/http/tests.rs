@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use url::Url;
 
 use self::server::Server;
-use super::{Client, Options, Proxies, Resolver};
+use super::proxy::Proxies;
+use super::{Client, Options, Resolver};
 use crate::script::outside::{Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 
 /// A test that takes longer has failed.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -13,73 +12,10 @@ use url::Url;
 
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
-use super::UnexpectedCalls;
+use super::declared::{HttpReply, HttpStub};
 use super::recording::{self, Exchange, Recording};
+use super::unexpected::UnexpectedCalls;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest};
-
-/// One stub.
-#[derive(Debug, Clone)]
-pub struct HttpStub {
-    /// The method in capital letters; `None` for all methods.
-    pub method: Option<String>,
-    /// The address, in which a star stands for any characters. Without a query, it stands for all queries.
-    pub url: String,
-    /// The replies, one after the other; the last one is repeated.
-    pub replies: Vec<HttpReply>,
-    /// Where the replies are recorded, in place of those.
-    pub(super) recording: Option<Recording>,
-    /// Its line in the scenario.
-    pub line: usize,
-}
-
-/// A reply of a stub.
-#[derive(Debug, Clone, Default)]
-pub struct HttpReply {
-    /// The answer.
-    pub answer: HttpAnswer,
-    /// What fails in place of an answer.
-    pub problem: Option<HttpProblem>,
-    /// How long the answer takes.
-    pub delay: Duration,
-}
-
-impl HttpStub {
-    fn title(&self) -> String {
-        format!("{} {}", self.method.as_deref().unwrap_or("any method of"), self.url)
-    }
-
-    fn answers(&self, method: &str, url: &Url) -> bool {
-        self.method.as_deref().is_none_or(|known| known == method) && self.is_address(url)
-    }
-
-    fn is_address(&self, url: &Url) -> bool {
-        let mut url = url.clone();
-        url.set_fragment(None);
-        if !self.url.contains('?') {
-            url.set_query(None);
-        }
-        let written = Url::parse(&self.url).map_or_else(|_| self.url.clone(), String::from);
-        matches(&written, url.as_str())
-    }
-}
-
-/// Tells whether a text has the form of a pattern, in which a star stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(found) = rest.find(part) else { return false };
-        rest = &rest[found + part.len()..];
-    }
-    true
-}
 
 /// The client of one run.
 pub(in super::super) struct HttpStubs {
@@ -95,7 +31,7 @@ pub(in super::super) struct HttpStubs {
 
 impl HttpStubs {
     /// Returns a client that has answered nothing yet.
-    pub(super) fn new(stubs: Vec<HttpStub>, records: bool, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
+    pub(in super::super) fn new(stubs: Vec<HttpStub>, records: bool, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
         let stubs = stubs.into_iter().map(|stub| (stub, AtomicUsize::new(0))).collect();
         let recorded = records.then(Mutex::default);
         Self { stubs, replayed: Mutex::default(), recorded, timeline, unexpected }
@@ -178,10 +114,9 @@ impl HttpClient for HttpStubs {
                 self.unexpected.note(self.unanswered(&title, &request));
                 return Err(HttpError { problem: HttpProblem::Unexpected, message: "no stub of the scenario answers this".to_owned() });
             };
-            let reply = reply.map_err(|error| {
-                self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
-                error
-            })?;
+            let told =
+                |error: &HttpError| self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
+            let reply = reply.inspect_err(told)?;
             tokio::time::sleep(reply.delay).await;
             if let Some(problem) = reply.problem {
                 self.timeline.add(Event::Operator(format!("{title}: the stub has no answer ({})", problem.as_str())));
@@ -195,26 +130,5 @@ impl HttpClient for HttpStubs {
             Ok(reply.answer)
         }
         .boxed()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_stands_for_any_characters_and_a_missing_query_for_all() {
-        let is = |pattern: &str, url: &str| {
-            let stub = HttpStub { method: None, url: pattern.to_owned(), replies: Vec::new(), recording: None, line: 1 };
-            stub.is_address(&Url::parse(url).unwrap())
-        };
-        assert!(is("https://a.com/x", "https://a.com/x?page=2"));
-        assert!(is("https://A.com", "https://a.com/"));
-        assert!(!is("https://a.com/x", "https://a.com/xy"));
-        assert!(is("https://a.com/x?page=2", "https://a.com/x?page=2"));
-        assert!(!is("https://a.com/x?page=1", "https://a.com/x?page=2"));
-        assert!(is("https://*.com/users/*", "https://a.b.com/users/1/posts"));
-        assert!(is("https://a.com/*/x/*/y", "https://a.com/1/x/2/y"));
-        assert!(!is("https://a.com/*/x", "https://a.com/1/y"));
     }
 }

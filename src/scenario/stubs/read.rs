@@ -4,8 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
-use super::Stubs;
-use super::http::{HttpReply, HttpStub};
+use super::declared::{HttpReply, HttpStub, Stubs};
 use super::recording::{self, Recording};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
@@ -63,7 +62,7 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
 /// Reads the file of a recording, which is beside the scenario.
 fn recording(reader: &Reader, item: &Item<'_>) -> Option<Recording> {
     let name = reader.owned(item)?;
-    let file = reader.source.name.parent().map(|folder| folder.join(&name)).unwrap_or_else(|| name.into());
+    let file = reader.source.name.parent().map_or_else(|| name.clone().into(), |folder| folder.join(&name));
     match recording::read(&file) {
         Ok(exchanges) => Some(Recording { file, exchanges }),
         Err(error) => {
@@ -84,7 +83,7 @@ fn reply(reader: &Reader, item: &Item<'_>) -> Option<HttpReply> {
         u16::try_from(status).ok()
     })?;
     let mut headers = Vec::new();
-    for (name, item) in fields.get("headers").and_then(|item| item.entries().map(|entries| entries.to_vec())).unwrap_or_default() {
+    for (name, item) in fields.get("headers").and_then(|item| item.entries()).unwrap_or_default() {
         for item in item.items().unwrap_or_else(|| vec![item.clone()]) {
             let value = item.node.to_value();
             headers.push((name.to_ascii_lowercase(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));

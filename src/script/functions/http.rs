@@ -8,6 +8,7 @@ mod auth;
 mod body;
 mod exchange;
 mod given;
+mod hosts;
 mod oauth;
 mod pages;
 mod redirects;
@@ -17,15 +18,16 @@ mod sigv4;
 #[cfg(test)]
 mod tests;
 
-use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+use rhai::{Dynamic, Engine, FuncRegistration, Module, NativeCallContext};
 
+use self::auth::Auth;
 use self::given::Given;
+use self::hosts::Thrown;
 use self::pages::Pages;
 use self::request::{OPTIONS, Request};
 use super::options::{placed, text};
 use crate::script::context::Context;
 
-type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
 
 /// Registers the module.
@@ -86,7 +88,8 @@ fn answer(
     context.acts(function)?;
     let options = Given::options(function, OPTIONS, options)?;
     let request = Request::read(&context, function, method, url, Some(body), &options, native.engine().max_string_size())?;
-    let answered = exchange::perform(&context, &request)?;
+    let auth = Auth::read(&request, &options)?;
+    let answered = auth::perform(&context, &request, &auth)?;
     answer::value(native, &request, answered)
 }
 
@@ -97,5 +100,6 @@ fn all_pages(native: &Native<'_>, url: &Dynamic, options: Option<&Dynamic>) -> R
     let known = [OPTIONS, &Pages::OPTIONS].concat();
     let options = Given::options(function, &known, options)?;
     let request = Request::read(&context, function, "GET", url, None, &options, native.engine().max_string_size())?;
-    pages::collect(native, &context, request, &Pages::read(&options)?)
+    let auth = Auth::read(&request, &options)?;
+    pages::collect(native, &context, request, &auth, &Pages::read(&options)?)
 }

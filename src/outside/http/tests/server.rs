@@ -1,5 +1,7 @@
 //! An HTTPS server that answers well and badly, and a proxy.
 
+#![expect(clippy::disallowed_methods, reason = "the servers end with the runtime of their test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! The answer of a server as a value of scripts.
 
-use rhai::{Dynamic, Map};
+use rhai::{Dynamic, Map, NativeCallContext};
 use serde_json::{Value, json};
 
 use super::exchange::Answered;
-use super::request::{Request, shown};
-use super::{Native, Thrown};
+use super::hosts::{Thrown, shown};
+use super::request::Request;
 use crate::script::bounded::{self, Parsed};
 use crate::script::bytes::Bytes;
 use crate::script::convert;
@@ -20,7 +20,7 @@ const EXCERPT: usize = 2_000;
 ///
 /// # Errors
 /// If the status is that of an error and the request raises it, or the call may not hold the answer.
-pub(super) fn value(native: &Native<'_>, request: &Request, answered: Answered) -> Result<Dynamic, Thrown> {
+pub(super) fn value(native: &NativeCallContext<'_>, request: &Request, answered: Answered) -> Result<Dynamic, Thrown> {
     let Answered { answer, url } = answered;
     if request.raises && answer.status >= 400 {
         return Err(raised(request, &answer));
@@ -42,7 +42,7 @@ pub(super) fn value(native: &Native<'_>, request: &Request, answered: Answered) 
 }
 
 /// Text, or bytes if they are wanted or the body is not UTF-8.
-fn body(native: &Native<'_>, body: Vec<u8>, wants_bytes: bool) -> Result<Dynamic, Thrown> {
+fn body(native: &NativeCallContext<'_>, body: Vec<u8>, wants_bytes: bool) -> Result<Dynamic, Thrown> {
     bounded::reserve(body.len())?;
     let body = if wants_bytes { Err(body) } else { String::from_utf8(body).map_err(std::string::FromUtf8Error::into_bytes) };
     match body {

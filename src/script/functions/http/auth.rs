@@ -4,11 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rhai::Array;
 
-use super::Thrown;
+use super::exchange::{self, Answered};
 use super::given::Given;
+use super::hosts::Thrown;
 use super::oauth::ClientCredentials;
 use super::redirects::Hop;
-use super::request::Request;
+use super::request::{self, Request};
 use super::sigv4::{Signed, Signer};
 use crate::script::context::Context;
 
@@ -21,7 +22,7 @@ pub(super) enum Auth {
     /// A signature of each request.
     Aws(Signer),
     /// A token of another server.
-    OAuth(ClientCredentials),
+    Client(ClientCredentials),
 }
 
 impl Auth {
@@ -29,8 +30,11 @@ impl Auth {
     ///
     /// # Errors
     /// If it is invalid.
-    pub(super) fn read(function: &str, options: &Given) -> Result<Self, Thrown> {
+    pub(super) fn read(request: &Request, options: &Given) -> Result<Self, Thrown> {
         let Some(auth) = options.part("auth", &["aws", "basic", "bearer", "oauth2"])? else { return Ok(Self::None) };
+        if request::has(&request.headers, "authorization") {
+            return Err(options.wrong("auth", "missing if there is a header `Authorization`"));
+        }
         if auth.keys().count() != 1 {
             return Err(options.wrong("auth", "a map with one key: `bearer`, `basic`, `oauth2` or `aws`"));
         }
@@ -45,7 +49,7 @@ impl Auth {
             return Signer::read(&aws).map(Self::Aws);
         }
         if let Some(client) = auth.part("oauth2", &["fields", "id", "in_body", "scope", "secret", "url"])? {
-            return ClientCredentials::read(function, &client).map(Self::OAuth);
+            return ClientCredentials::read(&request.function, &client).map(Self::Client);
         }
         let pair = auth.value("basic").and_then(|value| value.read_lock::<Array>().map(|pair| pair.clone()));
         let pair = pair.filter(|pair| pair.len() == 2).ok_or_else(|| auth.wrong("basic", "an array of a name and a password"))?;
@@ -57,34 +61,37 @@ impl Auth {
         Ok(Self::Header(format!("Basic {}", STANDARD.encode([name.as_slice(), b":", &password].concat()))))
     }
 
-    /// Tells whether there is one.
-    pub(super) fn is_some(&self) -> bool {
-        !matches!(self, Self::None)
-    }
-
     /// Returns the headers of one request of a call.
     ///
     /// # Errors
     /// If another server gives no token.
-    pub(super) fn headers(&self, context: &Context, request: &Request, hop: &Hop) -> Result<Vec<(String, String)>, Thrown> {
+    fn headers(&self, context: &Context, request: &Request, hop: &Hop) -> Result<Vec<(String, String)>, Thrown> {
         let authorization = |value: String| vec![("authorization".to_owned(), value)];
         Ok(match self {
             Self::None => Vec::new(),
             Self::Header(value) => authorization(value.clone()),
-            Self::OAuth(client) => authorization(format!("Bearer {}", client.token(context, request)?)),
+            Self::Client(client) => authorization(format!("Bearer {}", client.token(context, request)?)),
             Self::Aws(signer) => {
                 let signed = Signed { method: &hop.method, url: &hop.url, headers: &hop.headers, body: &hop.body };
                 signer.headers(&signed, context.clock().now())
             }
         })
     }
+}
 
-    /// Tells whether another request may succeed after an answer, and prepares it: a kept token may have been revoked.
-    pub(super) fn renews(&self, context: &Context, status: u16) -> bool {
-        let Self::OAuth(client) = self else { return false };
-        if status == 401 {
+/// Sends a request with credentials, and returns its last answer.
+///
+/// # Errors
+/// If there is no answer, or the call must end.
+pub(super) fn perform(context: &Context, request: &Request, auth: &Auth) -> Result<Answered, Thrown> {
+    let send = || exchange::perform(context, request, &|hop| auth.headers(context, request, hop));
+    let answered = send()?;
+    match auth {
+        // A kept token may have been revoked.
+        Auth::Client(client) if answered.answer.status == 401 => {
             client.forget(context);
+            send()
         }
-        status == 401
+        _ => Ok(answered),
     }
 }

@@ -3,10 +3,11 @@
 use percent_encoding::utf8_percent_encode;
 use rhai::{Array, Dynamic, Map};
 
-use super::Thrown;
 use super::given::Given;
+use super::hosts::Thrown;
 use crate::script::bytes::Bytes;
 use crate::script::context::Context;
+use crate::script::digest::hexadecimal;
 use crate::script::functions::library::RESERVED;
 use crate::script::functions::options::json;
 use crate::script::script_error::Failure;
@@ -94,7 +95,7 @@ fn field(function: &str, name: &str, value: &Dynamic) -> Result<String, Thrown> 
 
 /// A part is a plain value, bytes, or a map with `content`, and optionally `filename` and `type`.
 fn multipart(function: &str, entries: &Map, context: &Context) -> Result<Body, Thrown> {
-    let boundary: String = context.environment().rng.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let boundary = hexadecimal(&context.environment().rng.bytes());
     let mut bytes = Vec::new();
     for (name, value) in entries {
         for value in items(value) {
@@ -110,13 +111,13 @@ fn multipart(function: &str, entries: &Map, context: &Context) -> Result<Body, T
             };
             let mut head = format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"", quoted(name));
             if let Some(filename) = part.text("filename")? {
-                head += &format!("; filename=\"{}\"", quoted(&filename));
+                head.extend(["; filename=\"", &quoted(&filename), "\""]);
             }
             if let Some(content_type) = part.text("type")? {
                 if content_type.contains(|c: char| c.is_control()) {
                     return Err(part.wrong("type", "without line breaks"));
                 }
-                head += &format!("\r\nContent-Type: {content_type}");
+                head.extend(["\r\nContent-Type: ", &content_type]);
             }
             head += "\r\n\r\n";
             bounded::reserve(2 * (bytes.len() + head.len() + content.len()))?;

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use rhai::EvalAltResult;
 use url::Url;
 
-use super::Thrown;
-use super::redirects;
-use super::request::{Request, shown};
+use super::hosts::{Thrown, check_host, shown, thrown};
+use super::redirects::Hop;
+use super::request::Request;
 use super::retries::{self, Attempt};
 use crate::script::context::{Context, wait_at_most, wait_in};
-use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest, is_allowed};
-use crate::script::script_error::{Failure, Meaning};
+use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest};
+use crate::script::script_error::Failure;
 
 /// The answer to a request, and the address that has given it.
 pub(super) struct Answered {
@@ -19,21 +18,18 @@ pub(super) struct Answered {
     pub url: Url,
 }
 
+/// Returns the headers that prove who sends a request.
+pub(super) type Authorize<'a> = &'a dyn Fn(&Hop) -> Result<Vec<(String, String)>, Thrown>;
+
 /// Sends a request, and returns its last answer.
 ///
 /// # Errors
 /// If there is no answer, or the call must end.
-pub(super) fn perform(context: &Context, request: &Request) -> Result<Answered, Thrown> {
+pub(super) fn perform(context: &Context, request: &Request, authorize: Authorize<'_>) -> Result<Answered, Thrown> {
     let client = client(context, &request.function)?;
     let mut attempt = Attempt::default();
-    let mut is_renewed = false;
     loop {
-        let outcome = follow(context, &client, request)?;
-        let status = outcome.as_ref().ok().map(|answered| answered.answer.status);
-        if !is_renewed && status.is_some_and(|status| request.auth.renews(context, status)) {
-            is_renewed = true;
-            continue;
-        }
+        let outcome = follow(context, &client, request, authorize)?;
         let pause = retries::pause(request, &mut attempt, outcome.as_ref().map(|answered| &answered.answer), context);
         let Some(pause) = pause else { return outcome.map_err(|error| thrown(error, None)) };
         wait_at_most(context, Some(pause), tokio::time::sleep(pause))?;
@@ -47,14 +43,19 @@ fn client(context: &Context, function: &str) -> Result<Arc<dyn HttpClient>, Thro
 }
 
 /// Sends a request, and those of its redirects. The outer error ends the call.
-fn follow(context: &Context, client: &Arc<dyn HttpClient>, request: &Request) -> Result<Result<Answered, HttpError>, Box<EvalAltResult>> {
-    let mut hop = redirects::Hop::first(request);
+fn follow(
+    context: &Context,
+    client: &Arc<dyn HttpClient>,
+    request: &Request,
+    authorize: Authorize<'_>,
+) -> Result<Result<Answered, HttpError>, Thrown> {
+    let mut hop = Hop::first(request);
     for left in (0..=request.redirects).rev() {
         check_host(context, &request.function, &hop.url)?;
         context.budget().count_api_call()?;
         let mut headers = hop.headers.clone();
         if hop.is_trusted {
-            headers.extend(request.auth.headers(context, request, &hop)?);
+            headers.extend(authorize(&hop)?);
         }
         let sent = HttpRequest {
             method: hop.method.clone(),
@@ -98,28 +99,4 @@ fn send(
     let late = |_| HttpError { problem: HttpProblem::Timeout, message: format!("no answer within {} seconds", limit.as_secs_f64()) };
     let answered = answered.map_err(late).flatten();
     Ok(answered.map_err(|error| HttpError { message: format!("{title}: {}", error.message), ..error }))
-}
-
-/// Checks that the manifest allows the host of an address.
-///
-/// # Errors
-/// If it does not.
-pub(super) fn check_host(context: &Context, function: &str, url: &Url) -> Result<(), Thrown> {
-    if is_allowed(&context.allow().http, url) {
-        return Ok(());
-    }
-    let message = format!("`{function}`: the host {} is not listed under `allow.http`", authority(url));
-    Err(thrown(HttpError { problem: HttpProblem::Forbidden, message }, None))
-}
-
-/// Returns the host of an address, with its port if it is not that of the scheme.
-pub(super) fn authority(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-/// Returns the error that a script may catch.
-pub(super) fn thrown(error: HttpError, status: Option<u16>) -> Thrown {
-    let reason = Some(error.problem.as_str().to_owned());
-    Failure { status, reason, ..Failure::new(Meaning::Host("http"), error.message) }.into()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rhai::{Dynamic, Map};
 
-use super::Thrown;
+use super::hosts::Thrown;
 use crate::object::quantity::Quantity;
 use crate::script::bytes::Bytes;
 use crate::script::functions::options::json;

@@ -11,12 +11,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::Thrown;
-use super::auth::Auth;
 use super::body;
 use super::exchange::{self, Answered};
 use super::given::Given;
-use super::request::{self, Request};
+use super::hosts::{Thrown, address, thrown};
+use super::request::Request;
 use crate::script::context::Context;
 use crate::script::digest::hexadecimal;
 use crate::script::functions::library::RESERVED;
@@ -46,7 +45,7 @@ impl ClientCredentials {
     /// # Errors
     /// If a part is missing or invalid.
     pub(super) fn read(function: &str, given: &Given) -> Result<Self, Thrown> {
-        let url = request::address(function, &given.required("url")?)?;
+        let url = address(function, &given.required("url")?)?;
         let (id, secret) = (given.required("id")?, given.required("secret")?.trim_end_matches(['\r', '\n']).to_owned());
         let in_body = given.flag("in_body", false)?;
         let mut fields = given.map("fields")?.unwrap_or_default();
@@ -80,10 +79,11 @@ impl ClientCredentials {
         let auth = if self.in_body {
             fields.insert("client_id".into(), Dynamic::from(self.id.clone()));
             fields.insert("client_secret".into(), Dynamic::from(self.secret.clone()));
-            Auth::None
+            Vec::new()
         } else {
             // The RFC demands that both are encoded before.
-            Auth::Header(format!("Basic {}", STANDARD.encode(format!("{}:{}", encoded(&self.id), encoded(&self.secret)))))
+            let pair = STANDARD.encode(format!("{}:{}", encoded(&self.id), encoded(&self.secret)));
+            vec![("authorization".to_owned(), format!("Basic {pair}"))]
         };
         // The certificate of the client is for the server of the request.
         let connection = Arc::new(HttpConnection { identity: None, ..(*request.connection).clone() });
@@ -96,7 +96,6 @@ impl ClientCredentials {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .to_vec(),
             body: body::encoded(function, &fields)?.into_bytes(),
-            auth,
             timeout: TIMEOUT,
             max_bytes: MAX_BYTES,
             redirects: 0,
@@ -107,13 +106,13 @@ impl ClientCredentials {
             connection,
         };
         let now = context.clock().now();
-        let Answered { answer, .. } = exchange::perform(context, &sent)?;
+        let Answered { answer, .. } = exchange::perform(context, &sent, &|_| Ok(auth.clone()))?;
         let content = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
         let token = content["access_token"].as_str().filter(|token| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
         let Some(token) = token.filter(|_| answer.status == 200) else {
             let why = content["error"].as_str().map(|why| format!(", {why}")).unwrap_or_default();
             let message = format!("{}: the server gives no token (status {}{why})", sent.title(), answer.status);
-            return Err(exchange::thrown(HttpError { problem: HttpProblem::Status, message }, Some(answer.status)));
+            return Err(thrown(HttpError { problem: HttpProblem::Status, message }, Some(answer.status)));
         };
         let seconds = content["expires_in"].as_i64().or_else(|| content["expires_in"].as_str()?.parse().ok());
         context.environment().outside.tokens().put(&self.key, token, now, seconds);

@@ -1,12 +1,14 @@
 //! `http::pages`: the items of all pages of a list.
 
-use rhai::{Array, Dynamic};
+use rhai::{Array, Dynamic, NativeCallContext};
 use serde_json::Value;
 use url::Url;
 
+use super::answer;
+use super::auth::{self, Auth};
 use super::given::Given;
+use super::hosts::{Thrown, address, thrown};
 use super::request::Request;
-use super::{Native, Thrown, exchange};
 use crate::script::bounded::{self, Parsed};
 use crate::script::context::Context;
 use crate::script::convert;
@@ -65,17 +67,23 @@ impl Pages {
 }
 
 /// `http::pages(url, [options])`: the items of all pages.
-pub(super) fn collect(native: &Native<'_>, context: &Context, mut request: Request, pages: &Pages) -> Result<Dynamic, Thrown> {
+pub(super) fn collect(
+    native: &NativeCallContext<'_>,
+    context: &Context,
+    mut request: Request,
+    auth: &Auth,
+    pages: &Pages,
+) -> Result<Dynamic, Thrown> {
     let max_items = native.engine().max_array_size();
     let mut all = Array::new();
     for _ in 0..pages.max {
-        let answered = exchange::perform(context, &request)?;
+        let answered = auth::perform(context, &request, auth)?;
         if answered.answer.status >= 400 {
-            return Err(super::answer::raised(&request, &answered.answer));
+            return Err(answer::raised(&request, &answered.answer));
         }
         let failed = |what: &str| {
             let message = format!("{}: {what}", request.title());
-            exchange::thrown(HttpError { problem: HttpProblem::Broken, message }, Some(answered.answer.status))
+            thrown(HttpError { problem: HttpProblem::Broken, message }, Some(answered.answer.status))
         };
         let parsed = serde_json::from_slice::<Parsed<true>>(&answered.answer.body);
         bounded::pause()?;
@@ -88,11 +96,11 @@ pub(super) fn collect(native: &Native<'_>, context: &Context, mut request: Reque
         all.extend(items.iter().map(convert::to_dynamic));
         match pages.next(&answered.url, &answered.answer, &content).map_err(|what| failed(&what))? {
             None => return Ok(all.into()),
-            Some(next) => request.url = super::request::address(&request.function, next.as_str())?,
+            Some(next) => request.url = address(&request.function, next.as_str())?,
         }
     }
     let message = format!("{}: there are more than {} pages (the option `pages`)", request.title(), pages.max);
-    Err(exchange::thrown(HttpError { problem: HttpProblem::TooLarge, message }, None))
+    Err(thrown(HttpError { problem: HttpProblem::TooLarge, message }, None))
 }
 
 /// Returns a part of a document by its keys, joined with dots.

@@ -6,10 +6,9 @@ use std::time::Duration;
 use rhai::Dynamic;
 use url::{Origin, Url};
 
-use super::Thrown;
-use super::auth::Auth;
 use super::body::{self, Body};
 use super::given::Given;
+use super::hosts::{Thrown, address, check_host, shown};
 use crate::script::bounded;
 use crate::script::context::Context;
 use crate::script::functions::options::text;
@@ -46,9 +45,6 @@ const REDIRECTS: usize = 10;
 /// Repetitions of a request that may be repeated.
 const RETRIES: usize = 2;
 
-/// The longest address.
-const MAX_URL: usize = 64 << 10;
-
 /// Headers that the client writes itself: others would let one request look like two, or like one to another host.
 const OWN_HEADERS: [&str; 9] =
     ["connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization", "te", "transfer-encoding", "upgrade"];
@@ -63,7 +59,6 @@ pub(super) struct Request {
     pub home: Origin,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    pub auth: Auth,
     pub timeout: Duration,
     pub max_bytes: usize,
     pub redirects: usize,
@@ -102,10 +97,6 @@ impl Request {
         if !has(&headers, "user-agent") {
             headers.push(("user-agent".to_owned(), concat!("kopfd/", env!("CARGO_PKG_VERSION")).to_owned()));
         }
-        let auth = Auth::read(function, options)?;
-        if auth.is_some() && has(&headers, "authorization") {
-            return Err(options.wrong("auth", "missing if there is a header `Authorization`"));
-        }
         let is_idempotent = options.flag("idempotent", matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"))?;
         let max_bytes = options.size("limit")?.unwrap_or(max_text);
         if max_bytes > context.budget().memory() / 4 {
@@ -118,7 +109,6 @@ impl Request {
             url,
             headers,
             body: bytes,
-            auth,
             timeout: options.duration("timeout")?.unwrap_or(TIMEOUT),
             max_bytes,
             redirects: options.count("redirects", REDIRECTS, 20)?,
@@ -135,35 +125,6 @@ impl Request {
     }
 }
 
-/// Returns an address without its query, its name and its password.
-pub(super) fn shown(url: &Url) -> String {
-    let mut shown = url.clone();
-    shown.set_query(None);
-    shown.set_fragment(None);
-    let _ = shown.set_username("").and_then(|()| shown.set_password(None));
-    bounded::shortened(shown.as_str())
-}
-
-/// Reads an address of HTTP.
-///
-/// # Errors
-/// If it is none, or has a name or a password.
-pub(super) fn address(function: &str, written: &str) -> Result<Url, Thrown> {
-    let wrong = |what: &str| -> Thrown { Failure::argument(format!("`{function}`: {what}")).into() };
-    if written.len() > MAX_URL {
-        return Err(wrong(&format!("an address has at most {MAX_URL} bytes")));
-    }
-    let mut url = Url::parse(written).map_err(|error| wrong(&format!("the address cannot be read: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("the address must begin with https:// or http://"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("the address must not have a name and a password: use the option `auth`"));
-    }
-    url.set_fragment(None);
-    Ok(url)
-}
-
 fn method_of(function: &str, given: &str) -> Result<String, Thrown> {
     let method = given.to_ascii_uppercase();
     let is_token = !method.is_empty() && method.len() <= 32 && method.bytes().all(is_token_byte);
@@ -177,7 +138,8 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn has(headers: &[(String, String)], name: &str) -> bool {
+/// Tells whether there is a header of a name in small letters.
+pub(super) fn has(headers: &[(String, String)], name: &str) -> bool {
     headers.iter().any(|(known, _)| known == name)
 }
 
@@ -217,7 +179,7 @@ fn connection(context: &Context, function: &str, options: &Given) -> Result<Http
         }
     };
     if let ProxyChoice::Given(url) = &proxy {
-        super::exchange::check_host(context, function, url)?;
+        check_host(context, function, url)?;
     }
     Ok(HttpConnection { grants: Grants::of(&context.allow().http), authorities: options.bytes("ca")?, identity, proxy })
 }

@@ -6,8 +6,8 @@ use percent_encoding::{percent_decode_str, percent_encode};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::Thrown;
 use super::given::Given;
+use super::hosts::{Thrown, authority};
 use crate::script::digest::hexadecimal;
 use crate::script::functions::library::RESERVED;
 
@@ -62,7 +62,7 @@ impl Signer {
         if let Some(token) = &self.session_token {
             added.push(("x-amz-security-token".to_owned(), token.clone()));
         }
-        let host = ("host".to_owned(), super::exchange::authority(request.url));
+        let host = ("host".to_owned(), authority(request.url));
         let all = request.headers.iter().chain(&added).chain([&host]);
         let mut headers: Vec<(&str, String)> = all
             .filter(|(name, _)| SIGNED.contains(&name.as_str()) || name.starts_with("x-amz-"))
@@ -70,7 +70,7 @@ impl Signer {
             .collect();
         headers.sort();
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let lines = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect::<Vec<_>>().concat();
         let (path, query) = (self.path(request.url), query(request.url));
         let canonical = format!("{}\n{path}\n{query}\n{lines}\n{names}\n{}", request.method, hash(request.body));
         let date = &moment[..8];

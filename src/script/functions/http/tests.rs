@@ -40,11 +40,13 @@ fn status(status: u16) -> HttpAnswer {
     HttpAnswer { status, ..HttpAnswer::default() }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an item of the answers")]
 fn with(number: u16, headers: &[(&str, &str)], body: &str) -> Option<Result<HttpAnswer, HttpError>> {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Some(Ok(HttpAnswer { status: number, headers, body: body.as_bytes().to_vec() }))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an item of the answers")]
 fn failed(problem: HttpProblem) -> Option<Result<HttpAnswer, HttpError>> {
     Some(Err(HttpError { problem, message: "no".to_owned() }))
 }
