@@ -14,6 +14,7 @@ use url::Url;
 use self::server::Server;
 use super::proxy::Proxies;
 use super::{Client, Options, Resolver};
+use crate::http::install_crypto_provider;
 use crate::script::outside::{Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 
 /// A test that takes longer has failed.

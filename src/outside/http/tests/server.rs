@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::install_crypto_provider;
+
 /// The server. Its certificate is for `localhost` and `api.example.com`.
 pub(super) struct Server {
     pub port: u16,
@@ -45,7 +47,7 @@ impl Server {
     }
 
     async fn listen(wants_certificates: bool) -> Self {
-        crate::http::install_crypto_provider();
+        install_crypto_provider();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -66,15 +68,15 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (accepted, open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, opened) = (Arc::clone(&accepted), Arc::clone(&open));
+        let (counted, opened, busy) = (Arc::clone(&accepted), Arc::clone(&open), Arc::<AtomicUsize>::default());
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
                 opened.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, opened) = (acceptor.clone(), Arc::clone(&opened));
+                let (acceptor, opened, busy) = (acceptor.clone(), Arc::clone(&opened), Arc::clone(&busy));
                 tokio::spawn(async move {
                     if let Ok(mut stream) = acceptor.accept(stream).await {
-                        serve(&mut stream).await;
+                        serve(&mut stream, &busy).await;
                     }
                     opened.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -124,7 +126,7 @@ async fn receive(stream: &mut TlsStream<TcpStream>) -> Option<(String, Vec<u8>)>
     }
 }
 
-async fn serve(stream: &mut TlsStream<TcpStream>) {
+async fn serve(stream: &mut TlsStream<TcpStream>, busy: &AtomicUsize) {
     while let Some((head, body)) = receive(stream).await {
         let path = head.split(' ').nth(1).unwrap_or_default();
         let path = path.split('?').next().unwrap_or_default().to_owned();
@@ -140,6 +142,10 @@ async fn serve(stream: &mut TlsStream<TcpStream>) {
                 let _ = stream.shutdown().await;
                 return;
             }
+            "/redirect" => stream.write_all(&moved("/echo")).await,
+            "/away" => stream.write_all(&moved("https://169.254.169.254/latest/meta-data")).await,
+            "/busy" if busy.fetch_add(1, Ordering::SeqCst) > 0 => stream.write_all(ok(0, "").as_bytes()).await,
+            "/busy" => stream.write_all(b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n").await,
             "/large" => stream.write_all(ok(1_001, "").as_bytes()).await,
             "/short" => {
                 let _ = stream.write_all((ok(100, "") + "abc").as_bytes()).await;
@@ -155,6 +161,10 @@ async fn serve(stream: &mut TlsStream<TcpStream>) {
             return;
         }
     }
+}
+
+fn moved(location: &str) -> Vec<u8> {
+    format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
 async fn endless(stream: &mut TlsStream<TcpStream>, pause: Duration) -> std::io::Result<()> {

@@ -98,8 +98,9 @@ impl Request {
             headers.push(("user-agent".to_owned(), concat!("kopfd/", env!("CARGO_PKG_VERSION")).to_owned()));
         }
         let is_idempotent = options.flag("idempotent", matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE"))?;
-        let max_bytes = options.size("limit")?.unwrap_or(max_text);
-        if max_bytes > context.budget().memory() / 4 {
+        let most = context.budget().memory() / 4;
+        let max_bytes = options.size("limit")?.unwrap_or(max_text.min(most));
+        if max_bytes > most {
             return Err(options.wrong("limit", "at most a quarter of `limits.memory`"));
         }
         Ok(Self {
