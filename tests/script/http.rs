@@ -70,7 +70,7 @@ async fn a_script_catches_what_fails() {
         );
         assert_eq!(value(&server, &script).await, json!(["http", reason]), "{path}");
     }
-    let returned = call(&server, "http::get(\"https://localhost:1/x?key=secret\");").await;
+    let returned = call(&server, "let port = 1; http::get(`https://localhost:${port}/x?key=secret`);").await;
     let Verdict::Failed { text, .. } = returned.verdict else { panic!("{:?}", returned.verdict) };
     assert_eq!(text, "`http::get`: the host localhost:1 is not listed under `allow.http`");
 }
