@@ -118,6 +118,11 @@ impl HttpClient for HttpStubs {
                 |error: &HttpError| self.timeline.add(Event::Operator(format!("{title}: the server has not answered: {}", error.message)));
             let reply = reply.inspect_err(told)?;
             tokio::time::sleep(reply.delay).await;
+            if reply.problem == Some(HttpProblem::Timeout) {
+                self.timeline.add(Event::Operator(format!("{title}: the stub does not answer")));
+                // The function's own time limit ends the wait.
+                return std::future::pending().await;
+            }
             if let Some(problem) = reply.problem {
                 self.timeline.add(Event::Operator(format!("{title}: the stub has no answer ({})", problem.as_str())));
                 return Err(HttpError { problem, message: "the stub of the scenario has no answer".to_owned() });

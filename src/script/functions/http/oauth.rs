@@ -101,6 +101,7 @@ impl ClientCredentials {
             redirects: 0,
             // A second token does no harm.
             retries: 2,
+            is_idempotent: true,
             raises: false,
             wants_bytes: false,
             connection,

@@ -110,15 +110,27 @@ fn at<'v>(content: &'v Value, path: &str) -> &'v Value {
 
 /// Returns the address with the relation `next` in a header `Link` (RFC 8288).
 fn link(header: &str) -> Option<String> {
-    header.split(',').find_map(|link| {
-        let (address, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
-        let is_next = parameters.split(';').any(|parameter| {
-            let Some((name, value)) = parameter.split_once('=') else { return false };
-            name.trim().eq_ignore_ascii_case("rel")
-                && value.trim().trim_matches('"').split(' ').any(|word| word.eq_ignore_ascii_case("next"))
+    let mut rest = header;
+    // Addresses may contain commas, and so may quoted parameters.
+    while let Some((address, after)) = rest.split_once('<').and_then(|(_, after)| after.split_once('>')) {
+        let mut is_quoted = false;
+        let end = after.find(|c| {
+            is_quoted ^= c == '"';
+            c == ',' && !is_quoted
         });
-        is_next.then(|| address.to_owned())
-    })
+        let (parameters, following) = after.split_at(end.unwrap_or(after.len()));
+        if parameters.split(';').any(is_next) {
+            return Some(address.to_owned());
+        }
+        rest = following;
+    }
+    None
+}
+
+fn is_next(parameter: &str) -> bool {
+    let Some((name, value)) = parameter.split_once('=') else { return false };
+    let mut relations = value.trim().trim_matches('"').split_ascii_whitespace();
+    name.trim().eq_ignore_ascii_case("rel") && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
 }
 
 #[cfg(test)]
@@ -130,6 +142,9 @@ mod tests {
         let header = "<https://a.com/?page=1>; rel=\"prev\", </?page=3>; title=x; rel=\"next last\"";
         assert_eq!(link(header).as_deref(), Some("/?page=3"));
         assert_eq!(link("<x>; rel=next").as_deref(), Some("x"));
-        assert_eq!(link("<x>; rel=last"), None);
+        assert_eq!(link("<x?a=1,2>; title=\"a, <b>\"; rel=last, <y?a=1,2>; rel=next").as_deref(), Some("y?a=1,2"));
+        for none in ["<x>; rel=last", "", "x; rel=next", "<x"] {
+            assert_eq!(link(none), None, "{none}");
+        }
     }
 }

@@ -31,7 +31,9 @@ pub(super) fn pause(
     outcome: Result<&HttpAnswer, &HttpError>,
     context: &Context,
 ) -> Option<Duration> {
-    if attempt.repeated >= request.retries {
+    // A server that was not reached has not seen the request.
+    let is_unseen = matches!(outcome, Err(HttpError { problem: HttpProblem::Connect, .. }));
+    if attempt.repeated >= request.retries || !(request.is_idempotent || is_unseen) {
         return None;
     }
     let wanted = match outcome {

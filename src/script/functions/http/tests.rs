@@ -248,6 +248,9 @@ async fn what_may_be_repeated_is_repeated_with_pauses() {
         let (ended, requests, _) = run(script, vec![with(503, &[], ""), with(503, &[], ""), with(503, &[], ""), with(503, &[], "")]).await;
         assert_eq!((ended, requests.len()), (Ok(json!(503)), expected), "{script}");
     }
+    let unreached = vec![failed(HttpProblem::Connect), failed(HttpProblem::Broken)];
+    let (ended, requests, _) = run("http::post(\"https://api.example.com\", 1)", unreached).await;
+    assert_eq!((ended.is_err(), requests.len()), (true, 2), "a server that was not reached has not seen the request");
     for problem in [HttpProblem::Tls, HttpProblem::TooLarge, HttpProblem::Forbidden] {
         let (ended, requests, _) = run("http::get(\"https://api.example.com\")", vec![failed(problem)]).await;
         assert_eq!((ended.is_err(), requests.len()), (true, 1));
