@@ -322,6 +322,17 @@ fn syntax_errors_have_hints() {
 }
 
 #[test]
+fn requests_are_refused_where_nothing_may_wait() {
+    let script = r#"
+        fn login(param) { http::get(param) }
+        fn ask(x) { http::get(x).status == 200 }
+        fn f(patch, param) { patch.transform(|body| { http::pages(param); return body; }); }
+        const A = http::request("GET", `https://${1}`);"#;
+    let case = Case::new(script).runs(BindingKind::Login, "login").runs(BindingKind::Change, "f");
+    insta::assert_snapshot!(case.when(BindingKind::Change, "ask(name)", false).problems());
+}
+
+#[test]
 fn addresses_of_hosts_that_are_not_listed_are_reported() {
     let script = r#"
         fn f(name) {

@@ -17,8 +17,8 @@ pub trait HttpClient: Send + Sync {
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, HttpError>>;
 }
 
-/// One request.
-#[derive(Debug, Clone)]
+/// One request. It has secrets, and so no form for logs.
+#[derive(Clone)]
 pub struct HttpRequest {
     /// The method, in capital letters.
     pub method: String,
@@ -35,7 +35,7 @@ pub struct HttpRequest {
 }
 
 /// How to connect. Requests with equal values may share connections.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpConnection {
     /// The hosts and addresses that are allowed by their names.
     pub grants: Grants,
@@ -48,7 +48,7 @@ pub struct HttpConnection {
 }
 
 /// A certificate and its key, both as PEM.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The certificate, maybe followed by those of its authorities.
     pub certificate: Vec<u8>,
@@ -56,14 +56,8 @@ pub struct Identity {
     pub key: Vec<u8>,
 }
 
-impl std::fmt::Debug for Identity {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Identity")
-    }
-}
-
 /// The proxy of a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub enum ProxyChoice {
     /// As the environment of the process says.
     #[default]
