@@ -7,6 +7,7 @@ mod child;
 mod connection;
 mod dev;
 mod documents;
+mod http_recording;
 mod init;
 mod limits_operator;
 mod mistakes;

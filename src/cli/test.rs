@@ -63,6 +63,10 @@ pub(super) struct Options {
     #[arg(long)]
     derived_rights: bool,
 
+    /// Send the requests of stubs with `record` to the real servers, and write the answers to the files that they name.
+    #[arg(long, conflicts_with = "seeds")]
+    record_http: bool,
+
     /// How many scenarios run in parallel; 0 means one per processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
@@ -86,8 +90,9 @@ pub(super) fn run(options: &Options) -> u8 {
     }
     diagnostics::print(&found.diagnostics);
     let selected = found.scenarios.into_iter().filter(|one| is_selected(one, options));
-    let scenarios: Vec<Arc<Scenario>> =
-        selected.map(|one| Arc::new(Scenario { has_derived_rights: options.derived_rights, ..one })).collect();
+    let scenarios: Vec<Arc<Scenario>> = selected
+        .map(|one| Arc::new(Scenario { has_derived_rights: options.derived_rights, records_http: options.record_http, ..one }))
+        .collect();
     if scenarios.is_empty() {
         print_error("no scenario name contains the text of `--filter`");
         return FAILURE;

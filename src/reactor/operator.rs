@@ -16,6 +16,7 @@ use crate::cluster::{Client, ObjectClient, ResourceResolver};
 use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
+use crate::outside;
 use crate::script::host;
 use crate::script::{Host, Program};
 
@@ -129,7 +130,7 @@ struct Started {
 /// Installs the scripts of an operator. The client logs in with its first request.
 async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop) -> Result<Started, ServeError> {
     let Operator { name, settings, .. } = operator;
-    let Access { login, server, credentials, outside } = access;
+    let Access { login, server, credentials, outside: given_outside } = access;
     let own = Arc::new(OnceLock::new());
     let has_login = operator.activities.iter().any(|activity| activity.moment == Moment::Login);
     let login: Box<dyn Login> = match (has_login, server) {
@@ -154,6 +155,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
     let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
     let revision = operator.revision(&program);
+    let server_client = client.clone();
     let options = host::Options {
         threads: shared.script_threads,
         fibers: shared.fibers.clone(),
@@ -161,7 +163,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
-        outside,
+        outside: given_outside.unwrap_or_else(|| outside::of_process(move || server_client.server())),
         memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::source::reason;
-use crate::manifest::tree::{Kind, Node, SourceSpan};
+use crate::manifest::tree::{Node, SourceSpan};
 use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::namespace;
 use crate::script::{self, Expression};
@@ -94,7 +94,7 @@ impl ReadContext<'_> {
             (self.handlers, self.indexes) = (Vec::new(), Vec::new());
         }
         let mut given = operators.as_ref().map(|operators| self.definitions(operators, &fields)).unwrap_or_default();
-        let (objects, stubs) = self.given(&fields);
+        let (objects, stubs) = fields.get("given").map(|item| self.given(&item)).unwrap_or_default();
         given.extend(objects);
         let namespaces = reader.list_of(&fields, "namespaces").iter().filter_map(|item| self.namespace(item)).collect();
         let start = fields.get("start").map_or_else(|| START.parse().ok(), |item| self.timestamp(&item));
@@ -115,6 +115,7 @@ impl ReadContext<'_> {
             seeds,
             expressions,
             has_derived_rights: false,
+            records_http: false,
             steps,
         })
     }
@@ -155,14 +156,15 @@ impl ReadContext<'_> {
         operators.iter().flat_map(|operator| &operator.crds).flat_map(of).collect()
     }
 
-    /// Reads `given`: a list of objects, or a mapping with objects and stubs.
-    fn given(&self, fields: &Fields<'_>) -> (Vec<InitialObject>, Stubs) {
-        let objects = |items: Vec<Item<'_>>| items.iter().flat_map(|item| self.initial_objects(item)).collect::<Vec<_>>();
-        let Some(item) = fields.get("given").filter(|item| matches!(item.node.kind, Kind::Map(_))) else {
-            return (objects(self.reader.list_of(fields, "given")), Stubs::default());
-        };
-        let Some(fields) = self.reader.fields(&item, "what is given", &["objects", "exec", "files"]) else { return Default::default() };
-        (objects(self.reader.list_of(&fields, "objects")), stubs::read(self.reader, &fields))
+    /// Returns the objects and the stubs of `given`: a list of objects, or a mapping with `objects` and stubs.
+    fn given(&self, item: &Item<'_>) -> (Vec<InitialObject>, Stubs) {
+        let reader = self.reader;
+        if !stubs::is_stubbed_given(item) {
+            return (reader.list(item).iter().flat_map(|item| self.initial_objects(item)).collect(), Stubs::default());
+        }
+        let Some(fields) = reader.fields(item, "what is given", &["objects", "http", "exec", "files"]) else { return Default::default() };
+        let objects = reader.list_of(&fields, "objects").iter().flat_map(|item| self.initial_objects(item)).collect();
+        (objects, stubs::read(reader, &fields))
     }
 
     /// Returns the objects of an item of `given`.

@@ -31,7 +31,7 @@ use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared}
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
 use crate::reactor::{ActivityMonitor, Admission, Scope};
-use crate::script::{Fibers, Threads};
+use crate::script::{Fibers, Outside, Threads};
 
 use super::chaos::Chaos;
 use super::compare::{FOREIGN_ANNOTATION, FinalState};
@@ -46,7 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
-use super::stubbed::Answers;
+use super::stubs::{HttpStubs, MachineStubs, UnexpectedCalls};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -101,8 +101,12 @@ pub(super) struct Environment {
     /// Evaluates the expressions of matchers; started with the first one.
     interpreter: OnceCell<Interpreter>,
     pub faults: InjectedFaults,
-    /// What answers instead of the machine.
-    pub outside: Arc<Answers>,
+    /// The calls that no stub answers.
+    pub unexpected: Arc<UnexpectedCalls>,
+    /// What answers in place of HTTP servers, through all runs of the operators.
+    pub http: Arc<HttpStubs>,
+    /// What answers in place of the programs and files of the machine, through all runs of the operators.
+    pub machine: Arc<MachineStubs>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -127,8 +131,12 @@ impl Environment {
         });
         let invariants = Arc::new(Invariants::new(api.clone(), clock.clone(), &scenario.operators));
         let faults = InjectedFaults::new(api.clone());
-        let outside = Answers::new(scenario.stubs.clone(), Arc::clone(&timeline));
         let run_count = std::sync::atomic::AtomicU32::new(0);
+        let unexpected: Arc<UnexpectedCalls> = Arc::default();
+        let records = scenario.records_http && chaos.is_none();
+        let http = HttpStubs::new(scenario.stubs.http.clone(), records, Arc::clone(&timeline), Arc::clone(&unexpected));
+        let http = Arc::new(http);
+        let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -147,7 +155,9 @@ impl Environment {
             run_count,
             interpreter: OnceCell::new(),
             faults,
-            outside,
+            unexpected,
+            http,
+            machine,
             admission,
             controllers,
             _tasks: tasks,
@@ -178,6 +188,11 @@ impl Environment {
     /// Returns all objects of the server without the objects and fields that differ between runs.
     pub(super) fn final_state(&self) -> FinalState {
         objects::final_state(&self.api, &self.scenario.seeds)
+    }
+
+    /// Returns the world outside of the cluster, in which stubs answer.
+    fn outside(&self) -> Outside {
+        Outside::new(Arc::<HttpStubs>::clone(&self.http), Arc::<MachineStubs>::clone(&self.machine), Arc::<MachineStubs>::clone(&self.machine))
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
@@ -248,8 +263,12 @@ impl Environment {
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
-            let credentials = Arc::new(ScenarioCredentials);
-            let access = Access { login, server: ServerChoice::Default, credentials, outside: self.outside.outside() };
+            let access = Access {
+                login,
+                server: ServerChoice::Default,
+                credentials: Arc::new(ScenarioCredentials),
+                outside: Some(self.outside()),
+            };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),

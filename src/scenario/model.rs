@@ -37,7 +37,7 @@ pub struct Scenario {
     pub operators: Arc<Vec<Operator>>,
     /// Definitions and objects that exist before the operators start.
     pub given: Vec<InitialObject>,
-    /// What answers instead of the programs and files of the machine.
+    /// What answers in place of the world outside of the cluster.
     pub stubs: Stubs,
     /// Namespaces that the operators serve; all if empty.
     pub namespaces: Vec<namespace::Pattern>,
@@ -49,6 +49,8 @@ pub struct Scenario {
     pub expressions: Vec<Expression>,
     /// Whether the operators have exactly the derived rights, and not all.
     pub has_derived_rights: bool,
+    /// Whether real servers answer the stubs with recordings, which are written anew.
+    pub records_http: bool,
     /// In the order of execution.
     pub steps: Vec<Step>,
 }

@@ -78,12 +78,13 @@ async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode:
         biased;
         () = environment.invariants.limit_reached(), if mode == Mode::Disturb => Vec::new(),
         problem = timeline.livelocked() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
-        () = environment.outside.failed() => Vec::new(),
+        problem = environment.unexpected.found() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
         Err(problem) = environment.restart_after_crashes() => vec![Failure::of(problem)],
         failures = execute(&environment, &scenario.steps, mode) => failures,
     };
-    let unanswered = environment.outside.problem();
-    ended.failures.extend(unanswered.map(|problem| Failure { spot: timeline.step(), ..Failure::of(problem) }));
+    if let Err(problem) = environment.http.save() {
+        ended.failures.push(Failure::of(problem));
+    }
     ended.duration = timeline.elapsed();
     ended.final_state = environment.final_state();
     if mode == Mode::Disturb && ended.failures.is_empty() {

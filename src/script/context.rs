@@ -64,14 +64,14 @@ pub(super) struct Environment {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins, if there are any.
     pub credentials: Option<Arc<dyn Credentials>>,
+    /// The world outside of the cluster.
+    pub outside: Outside,
     /// The root of scripts, imports and templates.
     pub root: PathBuf,
     /// The allowed access beyond the cluster.
     pub allow: Allow,
     /// The templates, as they were when the scripts were loaded.
     pub templates: Arc<Templates>,
-    /// The programs and files of the machine.
-    pub outside: Outside,
     /// What the scripts may do in the cluster.
     pub permissions: Arc<Permissions>,
     /// The importable modules.
@@ -214,7 +214,7 @@ impl Context {
         &self.0.environment.allow
     }
 
-    /// Returns the programs and files of the machine.
+    /// Returns the world outside of the cluster.
     pub(super) fn outside(&self) -> &Outside {
         &self.0.environment.outside
     }
@@ -374,10 +374,10 @@ pub(super) mod testing {
             rng: Rng::seeded(1),
             api: None,
             credentials: None,
+            outside: Outside::default(),
             root: "tests".into(),
             allow: Allow::default(),
             templates: Arc::default(),
-            outside: Outside::default(),
             permissions: Arc::new(Permissions::everything()),
             modules: Modules::default(),
             memos: Rc::new(Memos::new(Arc::default())),

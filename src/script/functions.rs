@@ -9,6 +9,7 @@ mod environment;
 mod errors;
 mod events;
 mod hexadecimal;
+mod http;
 mod k8s;
 mod library;
 mod login;
@@ -47,6 +48,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         hexadecimal::register,
+        http::register,
         k8s::register,
         library::register,
         login::register,

@@ -55,7 +55,7 @@ pub struct Options {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// The programs and files of the machine.
+    /// The world outside of the cluster.
     pub outside: Outside,
     /// The fibers, which all hosts of a process share.
     pub fibers: Fibers,
@@ -196,10 +196,9 @@ impl Host {
     pub fn start(options: Options) -> std::io::Result<Self> {
         let Options { threads, clock, seed, api, credentials, outside, fibers, memory } = options;
         let (operator_memo, process_memory) = (memo::Current::default(), Arc::clone(&fibers.memory));
-        let shared = Arc::default();
-        let operator_memo_of_threads = Arc::clone(&operator_memo);
-        let settings =
-            ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator_memo_of_threads, shared, process_memory };
+        let (shared, outside) = (Arc::default(), outside.without_tokens());
+        let operator = Arc::clone(&operator_memo);
+        let settings = ThreadSettings { clock, seed, api, credentials, outside, operator_memo: operator, shared, process_memory };
         let threads = match threads {
             Threads::Current => vec![here(settings)],
             Threads::Own(count) => (0..count.max(1)).map(|number| own(number, settings.clone())).collect::<Result<_, _>>()?,

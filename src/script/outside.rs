@@ -1,20 +1,47 @@
-//! What scripts can reach besides the cluster: the programs and files of the machine. The owner of the host implements it; the functions
-//! of scripts check first what the manifest allows.
+//! The interfaces of host functions to the world outside of the cluster. The owner of the host implements them; the functions check first
+//! what the manifest allows.
 
 pub mod files;
 mod glob;
+mod hosts;
+mod http;
 pub mod programs;
+mod tokens;
 
 use std::sync::Arc;
 
 use files::Files;
+pub use hosts::{Grants, is_allowed};
+pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 use programs::Programs;
+pub(super) use tokens::Tokens;
 
-/// The outside of an operator. By default there is none.
+/// What scripts can reach outside of the cluster. `None` is not available.
 #[derive(Clone, Default)]
 pub struct Outside {
-    /// Runs programs, if there can be any.
+    /// HTTP servers.
+    pub http: Option<Arc<dyn HttpClient>>,
+    /// The programs of the machine.
     pub programs: Option<Arc<dyn Programs>>,
-    /// Reads files, if there can be any.
+    /// The files of the machine.
     pub files: Option<Arc<dyn Files>>,
+    /// The tokens of OAuth 2, which the calls of one operator share.
+    pub(super) tokens: Arc<Tokens>,
+}
+
+impl Outside {
+    /// Returns a world with all of it.
+    pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
+        Self { http: Some(http), programs: Some(programs), files: Some(files), tokens: Arc::default() }
+    }
+
+    /// Returns the same world for an operator that begins anew.
+    pub(super) fn without_tokens(self) -> Self {
+        Self { tokens: Arc::default(), ..self }
+    }
+
+    /// Returns the tokens of OAuth 2.
+    pub(super) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
 }

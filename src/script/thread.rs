@@ -130,7 +130,7 @@ pub(super) struct ThreadSettings {
     pub api: Option<Arc<dyn Api>>,
     /// The credentials of the built-in logins.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// The programs and files of the machine.
+    /// The world outside of the cluster.
     pub outside: Outside,
     /// The operator's memo.
     pub operator_memo: memo::Current,
@@ -224,10 +224,10 @@ impl Thread {
             rng,
             api,
             credentials,
+            outside,
             root,
             allow,
             templates,
-            outside,
             permissions,
             modules,
             memos,

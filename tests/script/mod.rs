@@ -4,6 +4,7 @@
 mod arguments;
 mod closures;
 mod endings;
+mod http;
 mod indexes;
 mod library;
 mod subhandlers;

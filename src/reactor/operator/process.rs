@@ -20,7 +20,6 @@ use crate::engines::events::EventStream;
 use crate::engines::leading::LeadingOptions;
 use crate::engines::peering::{Conflict, ProcessPeering};
 use crate::kit::Clock;
-use crate::outside;
 use crate::persistence::{Keys, MissingKey};
 use crate::script::host::{Fibers, Threads};
 use crate::script::{Credentials, Outside, Problem};
@@ -96,16 +95,15 @@ pub struct Access {
     pub server: ServerChoice,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Arc<dyn Credentials>,
-    /// The programs and files that its scripts can reach.
-    pub outside: Outside,
+    /// What scripts can reach outside of the cluster; `None` is what the process can.
+    pub outside: Option<Outside>,
 }
 
 impl Access {
     /// Returns the access by the built-in logins of this process, with the kubeconfig and the context of the options, and to its machine.
     pub fn of_process(options: config::Options, server: ServerChoice) -> Self {
         let login = Box::new(BuiltIn::new(options.clone(), CredentialSources::of_process()));
-        let credentials = Arc::new(BuiltInCredentials::of_process(options));
-        Self { login, server, credentials, outside: outside::of_operator() }
+        Self { login, server, credentials: Arc::new(BuiltInCredentials::of_process(options)), outside: None }
     }
 }
 

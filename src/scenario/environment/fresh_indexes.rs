@@ -13,8 +13,10 @@ use crate::manifest::Operator;
 use crate::object::{Body, EventKind, ObjectKey, namespace};
 use crate::scenario::invariants::resource_of;
 use crate::scenario::model::Scenario;
+use crate::scenario::stubs::{HttpStubs, MachineStubs};
+use crate::scenario::timeline::Timeline;
 use crate::script::host::{self, Threads};
-use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Program, Returned, Subject};
+use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Outside, Program, Returned, Subject};
 
 /// Calls index functions outside of an operator.
 struct Caller {
@@ -63,7 +65,12 @@ pub(super) async fn differences(
 async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock: &Clock) -> Result<Arc<Indexes>, String> {
     let messages =
         |problems: Vec<crate::script::Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
-    let options = host::Options { threads: Threads::Current, clock: clock.clone(), ..host::Options::default() };
+    // Their own stubs: the sequences of the operators do not go on.
+    let (timeline, unexpected) = (Arc::new(Timeline::new(clock.clone())), Arc::default());
+    let http = HttpStubs::new(scenario.stubs.http.clone(), false, Arc::clone(&timeline), Arc::clone(&unexpected));
+    let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), timeline, unexpected));
+    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine);
+    let options = host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
     let host = Host::start(options).map_err(|error| error.to_string())?;
     let program = Program::load(operator.declaration.clone()).map_err(messages)?;
     let scripts = host.install(Arc::new(program)).await.map_err(messages)?;

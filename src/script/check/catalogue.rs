@@ -16,7 +16,7 @@ const ANNOUNCED: &[(&str, &[usize])] = &[("execute", &[0]), ("subhandler", &[2, 
 const OPEN: &[&str] = &["call", "curry"];
 
 /// Modules of kopfd that this version does not offer.
-pub(super) const UNSUPPORTED_MODULES: &[&str] = &["http", "metric"];
+pub(super) const UNSUPPORTED_MODULES: &[&str] = &["metric"];
 
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 

@@ -78,9 +78,9 @@ enum HostEffect {
 impl HostEffect {
     fn of_call(namespace: &[String], name: &str) -> Option<Self> {
         match (namespace.first().map(String::as_str), name) {
-            (Some("k8s" | "http"), _) => Some(Self::Cluster),
+            (Some("k8s"), _) => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
-            (Some("exec" | "file"), _) | (None, "sleep") => Some(Self::Wait),
+            (Some("http" | "exec" | "file"), _) | (None, "sleep") => Some(Self::Wait),
             (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             _ => None,

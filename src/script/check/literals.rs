@@ -5,6 +5,7 @@ mod outside;
 use std::path::Path;
 
 use rhai::Position;
+use url::Url;
 
 use super::facts::{Argument, Use, What};
 use super::program::Code;
@@ -16,6 +17,7 @@ use crate::object::Selector;
 use crate::object::quantity::Quantity;
 use crate::script::declaration::Declaration;
 use crate::script::functions::{moments, patterns, templates as template_function};
+use crate::script::outside::is_allowed;
 use crate::script::problem::{Problem, Severity};
 use crate::script::template_files::{Rendered, used_by};
 
@@ -91,6 +93,9 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             patterns::compile(text).err().map(|message| (message, Some(hint.to_owned())))
         }
         (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale", 0) => wrong_kind(text),
+        (Some("http"), "get" | "post" | "put" | "patch" | "delete" | "pages", 0) | (Some("http"), "request", 1) => {
+            forbidden_host(declaration, text)
+        }
         (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),
         (Some("exec"), "run", 0) => outside::unlisted_program(declaration, text),
         (Some("file"), "read" | "read_bytes", 0) => outside::unlisted_file(declaration, text),
@@ -120,6 +125,24 @@ fn forbidden_variable(declaration: &Declaration, name: &str) -> Option<Wrong> {
     };
     let is_listed = listed.iter().any(|known| known == name);
     (!is_listed).then(|| (format!("the variable {name} is not listed under `allow.env`"), Some(hint())))
+}
+
+fn forbidden_host(declaration: &Declaration, text: &str) -> Option<Wrong> {
+    let url = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => url,
+        Ok(_) => return Some((format!("{text:?} does not begin with https:// or http://"), None)),
+        Err(error) => return Some((format!("{text:?} is no address: {error}"), None)),
+    };
+    let listed = &declaration.allow.http;
+    if is_allowed(listed, &url) {
+        return None;
+    }
+    let host = url
+        .port()
+        .map_or_else(|| url.host_str().unwrap_or_default().to_owned(), |port| format!("{}:{port}", url.host_str().unwrap_or_default()));
+    let meant = did_you_mean(&host, listed.iter().map(String::as_str));
+    let hint = meant.unwrap_or_else(|| format!("list it in the manifest: `allow: {{http: [\"{host}\"]}}`"));
+    Some((format!("the host {host} is not listed under `allow.http`"), Some(hint)))
 }
 
 fn wrong_kind(text: &str) -> Option<Wrong> {

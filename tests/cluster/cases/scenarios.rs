@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 20] = [
+const EXAMPLES: [&str; 21] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -55,6 +55,7 @@ const EXAMPLES: [&str; 20] = [
     "18-conversion",
     "99-all-at-once",
     "database",
+    "http",
     "schedules",
 ];
 
@@ -67,6 +68,8 @@ const MAX_DOWNTIME: Duration = Duration::from_secs(1);
 /// Why a scenario, or a part of it, cannot run on a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
+    /// It has stubs, which the binary does not use.
+    Stubs,
     /// It writes the records of other operators, whose definitions other cases must not notice: `peering` has cases of its own.
     Peers,
     /// It needs failing requests, and there is no proxy between the binary and the server.
@@ -82,7 +85,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 38] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 41] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -119,6 +122,9 @@ const LEFT_OUT: [(&str, &str, Obstacle); 38] = [
     ("database", "the life of a database", Obstacle::Time),
     ("database", "the probe counts the databases by their state", Obstacle::Time),
     ("database", "what happens during a downtime is repaired after it", Obstacle::Time),
+    ("http", "a busy server gets the request again", Obstacle::Stubs),
+    ("http", "a record is published, changed and withdrawn", Obstacle::Stubs),
+    ("http", "an address that the server refuses is not tried again", Obstacle::Stubs),
     ("schedules", "expired objects are deleted every quarter of an hour", Obstacle::Time),
     ("schedules", "the report of the morning is made up for", Obstacle::Time),
 ];
@@ -207,6 +213,9 @@ fn is_runnable(scenario: &Scenario) -> bool {
 /// Returns the first reason why a scenario cannot run completely.
 fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut found = BTreeSet::new();
+    if !scenario.stubs.http.is_empty() {
+        found.insert(Obstacle::Stubs);
+    }
     let mut is_at_rest = true;
     for step in &scenario.steps {
         found.extend(obstacle_of(step));

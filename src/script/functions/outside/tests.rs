@@ -83,7 +83,7 @@ fn with(programs: &Arc<Echo>) -> Environment {
     };
     let exec = BTreeMap::from([("it".to_owned(), program(&["*"])), ("get".to_owned(), program(&["get", "*"]))]);
     let files = ["/etc/app/*.yaml", "/etc/app/key", "/etc/app/gone"].map(|text| FilePattern::parse(text).unwrap()).into();
-    let outside = Outside { programs: Some(Arc::clone(programs) as _), files: Some(Arc::new(Memory)) };
+    let outside = Outside { programs: Some(Arc::clone(programs) as _), files: Some(Arc::new(Memory)), ..Outside::default() };
     Environment { allow: Allow { exec, files, ..Allow::default() }, outside, ..environment() }
 }
 

@@ -1,11 +1,11 @@
-//! Reads the stubs of a scenario.
+//! Reads the stubs of programs and files.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{ProgramStub, Stubs};
+use super::declared::ProgramStub;
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::files::FilePath;
@@ -14,10 +14,10 @@ use crate::script::outside::programs::Finished;
 const PROGRAM: &str = "write such as `{program: helm, args: [upgrade, \"*\"], code: 0, stdout: done}`";
 
 /// Reads the keys `exec` and `files` of `given`.
-pub(crate) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
+pub(super) fn read(reader: &Reader, fields: &Fields<'_>) -> (Vec<ProgramStub>, BTreeMap<String, Option<Vec<u8>>>) {
     let programs = reader.list_of(fields, "exec").iter().filter_map(|item| program(reader, item)).collect();
     let files = fields.get("files").map(|item| files(reader, &item)).unwrap_or_default();
-    Stubs { programs, files }
+    (programs, files)
 }
 
 fn program(reader: &Reader, item: &Item<'_>) -> Option<ProgramStub> {

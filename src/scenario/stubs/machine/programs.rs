@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::Answers;
-use crate::scenario::stubs::ProgramStub;
+use super::MachineStubs;
+use crate::scenario::stubs::declared::ProgramStub;
 use crate::script::outside::files::FilePath;
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure, ProgramRequest, Programs, refusal};
 
@@ -39,7 +39,7 @@ fn result(stub: &ProgramStub, request: &ProgramRequest) -> Result<Finished, Prog
     Ok(finished)
 }
 
-impl Programs for Answers {
+impl Programs for MachineStubs {
     fn run(&self, request: ProgramRequest) -> BoxFuture<'_, Result<Finished, ProgramError>> {
         async move {
             let shown = shown(&request);
@@ -60,7 +60,7 @@ impl Programs for Answers {
     }
 }
 
-impl Answers {
+impl MachineStubs {
     /// Returns the stub that answers a call, and counts it.
     fn take(&self, request: &ProgramRequest) -> Option<&ProgramStub> {
         let mut answered = self.answered.lock();

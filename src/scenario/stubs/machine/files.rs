@@ -3,10 +3,10 @@
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::Answers;
+use super::MachineStubs;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Files};
 
-impl Files for Answers {
+impl Files for MachineStubs {
     fn read(&self, _: FilePattern, path: FilePath, limit: usize) -> BoxFuture<'_, Result<Vec<u8>, FileError>> {
         std::future::ready(self.contents(&path, limit)).boxed()
     }
@@ -16,7 +16,7 @@ impl Files for Answers {
     }
 }
 
-impl Answers {
+impl MachineStubs {
     fn contents(&self, path: &FilePath, limit: usize) -> Result<Vec<u8>, FileError> {
         match self.stubs.files.get(&path.to_string()) {
             Some(Some(contents)) if contents.len() > limit => {

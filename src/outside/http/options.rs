@@ -1,0 +1,27 @@
+//! What the client depends on.
+
+use std::sync::Arc;
+
+use super::proxy::Proxies;
+use super::resolver::{Resolver, SystemResolver};
+
+/// Returns the address of the API server; empty if it is unknown.
+pub type ApiServer = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What the client depends on.
+#[derive(Clone)]
+pub struct Options {
+    /// Finds the addresses of names.
+    pub resolver: Arc<dyn Resolver>,
+    /// The API server.
+    pub api_server: ApiServer,
+    /// The proxies of the environment.
+    pub(super) proxies: Arc<Proxies>,
+}
+
+impl Options {
+    /// Returns the options of this process.
+    pub fn of_process(api_server: ApiServer) -> Self {
+        Self { resolver: Arc::new(SystemResolver), api_server, proxies: Arc::new(Proxies::of_process()) }
+    }
+}

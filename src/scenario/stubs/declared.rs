@@ -1,0 +1,123 @@
+//! The stubs as a scenario declares them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use url::Url;
+
+use super::recording::Recording;
+use crate::script::outside::programs::Finished;
+use crate::script::outside::{HttpAnswer, HttpProblem};
+
+/// The stubs of a scenario.
+#[derive(Debug, Clone, Default)]
+pub struct Stubs {
+    /// The answers of HTTP servers.
+    pub http: Vec<HttpStub>,
+    /// The runs of programs. In their order: the first one that fits a call answers it.
+    pub programs: Vec<ProgramStub>,
+    /// The contents of files by absolute path; `None` for a file that does not exist.
+    pub files: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+/// A stub of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramStub {
+    /// The name of the program in the manifest.
+    pub program: String,
+    /// The patterns of its arguments, as in the manifest; `None` for any arguments.
+    pub args: Option<Vec<String>>,
+    /// How many calls it answers; `None` for any number.
+    pub times: Option<usize>,
+    /// The virtual time that the program takes.
+    pub takes: Duration,
+    /// Why it cannot be started, if it cannot.
+    pub fails: Option<String>,
+    /// What it gives back.
+    pub finished: Finished,
+}
+
+/// A stub of an HTTP server.
+#[derive(Debug, Clone)]
+pub struct HttpStub {
+    /// The method in capital letters; `None` for all methods.
+    pub method: Option<String>,
+    /// The address, in which a star stands for any characters. Without a query, it stands for all queries.
+    pub url: String,
+    /// The replies, one after the other; the last one is repeated.
+    pub replies: Vec<HttpReply>,
+    /// Where the replies are recorded, in place of those.
+    pub(super) recording: Option<Recording>,
+    /// Its line in the scenario.
+    pub line: usize,
+}
+
+/// A reply of a stub.
+#[derive(Debug, Clone, Default)]
+pub struct HttpReply {
+    /// The answer.
+    pub answer: HttpAnswer,
+    /// What fails in place of an answer.
+    pub problem: Option<HttpProblem>,
+    /// How long the answer takes.
+    pub delay: Duration,
+}
+
+impl HttpStub {
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.method.as_deref().unwrap_or("any method of"), self.url)
+    }
+
+    pub(super) fn answers(&self, method: &str, url: &Url) -> bool {
+        self.method.as_deref().is_none_or(|known| known == method) && self.is_address(url)
+    }
+
+    pub(super) fn is_address(&self, url: &Url) -> bool {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        if !self.url.contains('?') {
+            url.set_query(None);
+        }
+        let written = Url::parse(&self.url).map_or_else(|_| self.url.clone(), String::from);
+        matches(&written, url.as_str())
+    }
+}
+
+/// Tells whether a text has the form of a pattern, in which a star stands for any characters.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(found) = rest.find(part) else { return false };
+        rest = &rest[found + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_characters_and_a_missing_query_for_all() {
+        let is = |pattern: &str, url: &str| {
+            let stub = HttpStub { method: None, url: pattern.to_owned(), replies: Vec::new(), recording: None, line: 1 };
+            stub.is_address(&Url::parse(url).unwrap())
+        };
+        assert!(is("https://a.com/x", "https://a.com/x?page=2"));
+        assert!(is("https://A.com", "https://a.com/"));
+        assert!(!is("https://a.com/x", "https://a.com/xy"));
+        assert!(is("https://a.com/x?page=2", "https://a.com/x?page=2"));
+        assert!(!is("https://a.com/x?page=1", "https://a.com/x?page=2"));
+        assert!(is("https://*.com/users/*", "https://a.b.com/users/1/posts"));
+        assert!(is("https://a.com/*/x/*/y", "https://a.com/1/x/2/y"));
+        assert!(!is("https://a.com/*/x", "https://a.com/1/y"));
+    }
+}
