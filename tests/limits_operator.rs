@@ -75,7 +75,8 @@ fn cases() -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).expect("the folder exists").map(|entry| entry.expect("it is readable").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    // Those of programs need a manifest that allows them, and a machine that is not busy.
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with("programs.yaml"));
     files.sort();
     let read = |path| yaml::parse(&std::fs::read_to_string(path).expect("the file is text")).expect("the file is YAML");
     let all = files.into_iter().flat_map(|path| read(path).remove(0).as_array().expect("a list of cases").clone());
