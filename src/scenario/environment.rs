@@ -192,7 +192,11 @@ impl Environment {
 
     /// Returns the world outside of the cluster, in which stubs answer.
     fn outside(&self) -> Outside {
-        Outside::new(Arc::<HttpStubs>::clone(&self.http), Arc::<MachineStubs>::clone(&self.machine), Arc::<MachineStubs>::clone(&self.machine))
+        Outside::new(
+            Arc::<HttpStubs>::clone(&self.http),
+            Arc::<MachineStubs>::clone(&self.machine),
+            Arc::<MachineStubs>::clone(&self.machine),
+        )
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {
@@ -263,12 +267,8 @@ impl Environment {
         let (mut tasks, mut monitors, mut reloaders) = (Vec::new(), Vec::new(), Vec::new());
         for (index, operator) in operators.iter().cloned().enumerate() {
             let login = Box::new(transport.of_operator(index));
-            let access = Access {
-                login,
-                server: ServerChoice::Default,
-                credentials: Arc::new(ScenarioCredentials),
-                outside: Some(self.outside()),
-            };
+            let access =
+                Access { login, server: ServerChoice::Default, credentials: Arc::new(ScenarioCredentials), outside: Some(self.outside()) };
             let process = Process { run: number, operator: index };
             let recorder = TimelineRecorder {
                 timeline: Arc::clone(&self.timeline),

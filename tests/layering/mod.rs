@@ -91,7 +91,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     // The embedded server has its own JSON patches: real servers differ from the crate.
     ("json_patch", &["cluster"]),
     // Keys and certificates of scripts
-    ("rcgen", &["cryptography"]),
+    // Tests of HTTP make the certificate of their server.
+    ("rcgen", &["cryptography", "outside"]),
     ("webpki", &["cryptography"]),
     ("x509_parser", &["cryptography"]),
     ("jsonwebtoken", &["cryptography"]),

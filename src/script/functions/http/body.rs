@@ -5,9 +5,9 @@ use rhai::{Array, Dynamic, Map};
 
 use super::given::Given;
 use super::hosts::Thrown;
+use crate::kit::hexadecimal;
 use crate::script::bytes::Bytes;
 use crate::script::context::Context;
-use crate::kit::hexadecimal;
 use crate::script::functions::library::RESERVED;
 use crate::script::functions::options::json;
 use crate::script::script_error::Failure;

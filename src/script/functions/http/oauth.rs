@@ -16,8 +16,8 @@ use super::exchange::{self, Answered};
 use super::given::Given;
 use super::hosts::{Thrown, address, thrown};
 use super::request::Request;
-use crate::script::context::Context;
 use crate::kit::hexadecimal;
+use crate::script::context::Context;
 use crate::script::functions::library::RESERVED;
 use crate::script::outside::{HttpConnection, HttpError, HttpProblem};
 
