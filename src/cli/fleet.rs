@@ -94,6 +94,13 @@ struct Round {
     retry_at: Option<Instant>,
 }
 
+impl Round {
+    /// Tells whether all operators have followed.
+    fn is_over(&self) -> bool {
+        self.waiting.is_none() && self.pending.is_empty()
+    }
+}
+
 impl<'a> Fleet<'a> {
     /// Starts operators, which were loaded from these files.
     pub(super) fn start(
@@ -242,7 +249,8 @@ impl<'a> Fleet<'a> {
         // An operator that would start anew does so with the newest files.
         self.ending.values_mut().for_each(|next| *next = None);
         let number = self.round.number + 1;
-        let is_signalled = trigger == Trigger::Signal;
+        // A signal is answered, even if a change of the files ends its round.
+        let is_signalled = trigger == Trigger::Signal || self.round.is_signalled && !self.round.is_over();
         self.round = Round { number, is_signalled, is_changed: !removed.is_empty(), waiting: Some(operators), ..Round::default() };
         for name in removed {
             info!(target: "kopfd::reload", "The manifest of operator '{name}' is gone. The operator stops.");
@@ -307,7 +315,7 @@ impl<'a> Fleet<'a> {
 
     /// Tells the end of the round, when all operators have followed.
     fn conclude(&mut self) {
-        if self.round.waiting.is_some() || !self.round.pending.is_empty() {
+        if !self.round.is_over() {
             self.told.extend(self.round.mistakes.iter().cloned());
             return self.note_mistakes();
         }
