@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use kopfd::scenario::{Downtime, Expectation, Scenario, Step, StepAction, find};
+use kopfd::scenario::{Downtime, Expectation, Scenario, Step, StepAction, Stubs, find};
 
 use super::cases;
 use super::examples::example;
@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 21] = [
+const EXAMPLES: [&str; 23] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -54,7 +54,9 @@ const EXAMPLES: [&str; 21] = [
     "17-admission",
     "18-conversion",
     "99-all-at-once",
+    "certificates",
     "database",
+    "helm",
     "http",
     "schedules",
 ];
@@ -85,7 +87,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 41] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 46] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -113,6 +115,8 @@ const LEFT_OUT: [(&str, &str, Obstacle); 41] = [
     ("18-conversion", "an object is written and read in several versions", Obstacle::Answers),
     ("18-conversion", "conversions there and back lose nothing", Obstacle::Answers),
     ("18-conversion", "requests for other versions fail while the operator is away", Obstacle::Answers),
+    ("certificates", "a certificate becomes a secret", Obstacle::Stubs),
+    ("certificates", "openssl fails", Obstacle::Stubs),
     ("database", "a database becomes ready", Obstacle::Time),
     ("database", "a database is deleted with its children", Obstacle::Unobserved),
     ("database", "a database that was scaled behind its back is repaired", Obstacle::Time),
@@ -122,6 +126,9 @@ const LEFT_OUT: [(&str, &str, Obstacle); 41] = [
     ("database", "the life of a database", Obstacle::Time),
     ("database", "the probe counts the databases by their state", Obstacle::Time),
     ("database", "what happens during a downtime is repaired after it", Obstacle::Time),
+    ("helm", "a release is installed and uninstalled", Obstacle::Stubs),
+    ("helm", "helm hangs", Obstacle::Stubs),
+    ("helm", "helm is busy at first", Obstacle::Stubs),
     ("http", "a busy server gets the request again", Obstacle::Stubs),
     ("http", "a record is published, changed and withdrawn", Obstacle::Stubs),
     ("http", "an address that the server refuses is not tried again", Obstacle::Stubs),
@@ -213,7 +220,8 @@ fn is_runnable(scenario: &Scenario) -> bool {
 /// Returns the first reason why a scenario cannot run completely.
 fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut found = BTreeSet::new();
-    if !scenario.stubs.http.is_empty() {
+    let Stubs { http, programs, files } = &scenario.stubs;
+    if !http.is_empty() || !programs.is_empty() || !files.is_empty() {
         found.insert(Obstacle::Stubs);
     }
     let mut is_at_rest = true;
