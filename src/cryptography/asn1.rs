@@ -6,6 +6,7 @@ use pkcs8::der::asn1::{AnyRef, BitStringRef, OctetStringRef};
 use pkcs8::spki::{AlgorithmIdentifierRef, ObjectIdentifier, SubjectPublicKeyInfoRef};
 
 use super::error::CryptoError;
+use super::key_kind::KeyKind;
 
 /// The object identifiers of keys and curves.
 pub(super) mod oids {
@@ -49,6 +50,29 @@ pub(super) fn public(oid: ObjectIdentifier, curve: Option<Curve>, key: &[u8]) ->
     let algorithm = AlgorithmIdentifierRef { oid, parameters: curve.as_ref().map(Curve::parameters) };
     let subject_public_key = BitStringRef::from_bytes(key).map_err(broken)?;
     SubjectPublicKeyInfoRef { algorithm, subject_public_key }.to_der().map_err(broken)
+}
+
+/// Returns the kind of a key; `None` if its parts are broken. `what` names the key in messages.
+///
+/// # Errors
+/// If its algorithm or its curve is not supported.
+pub(super) fn kind_of(
+    what: &str,
+    algorithm: &AlgorithmIdentifierRef<'_>,
+    modulus_bits: impl FnOnce() -> Option<usize>,
+) -> Result<Option<KeyKind>, CryptoError> {
+    Ok(match algorithm.oid {
+        oids::RSA => modulus_bits().map(KeyKind::Rsa),
+        oids::ED25519 => Some(KeyKind::Ed25519),
+        oids::EC => match algorithm.parameters_oid() {
+            Ok(oids::P256) => Some(KeyKind::P256),
+            Ok(oids::P384) => Some(KeyKind::P384),
+            Ok(oids::P521) => Some(KeyKind::P521),
+            Ok(other) => return Err(CryptoError::unreadable(format!("the curve {other} of the {what} is not supported"))),
+            Err(_) => None,
+        },
+        other => return Err(CryptoError::unreadable(format!("{what}s of the algorithm {other} are not supported"))),
+    })
 }
 
 /// Returns the number of bits of a positive number.

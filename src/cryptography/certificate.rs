@@ -130,7 +130,7 @@ pub(crate) fn signed(
     serial: [u8; 16],
 ) -> Result<Vec<u8>, CryptoError> {
     let (_, der) = pem::first(request, &[SectionKind::Csr], "request for a certificate")?;
-    let kind = details::kind_of_request(request)?;
+    let kind = details::kind_of_request(&der)?;
     if kind == KeyKind::P521 {
         return Err(CryptoError::argument("requests of keys of the kind ec-p521 are not supported"));
     }

@@ -1,7 +1,6 @@
 //! What certificates and requests say.
 
 use jiff::Timestamp;
-use rustls::pki_types::pem::SectionKind;
 use sha2::Digest as _;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -117,10 +116,9 @@ pub(super) fn may_sign(der: &[u8]) -> Result<bool, CryptoError> {
     Ok(certificate.is_ca() && usage.is_none_or(|usage| usage.value.key_cert_sign()))
 }
 
-/// Returns the kind of the key of a request.
-pub(super) fn kind_of_request(request: &[u8]) -> Result<KeyKind, CryptoError> {
-    let (_, der) = pem::first(request, &[SectionKind::Csr], "request for a certificate")?;
+/// Returns the kind of the key of a request in DER.
+pub(super) fn kind_of_request(der: &[u8]) -> Result<KeyKind, CryptoError> {
     let (_, request) =
-        X509CertificationRequest::from_der(&der).map_err(|_| CryptoError::unreadable("the request for a certificate is broken"))?;
+        X509CertificationRequest::from_der(der).map_err(|_| CryptoError::unreadable("the request for a certificate is broken"))?;
     Ok(PublicKey::of_spki(request.certification_request_info.subject_pki.raw.to_vec())?.kind())
 }

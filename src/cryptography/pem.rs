@@ -9,10 +9,10 @@ use super::error::CryptoError;
 /// The beginning of each PEM section.
 const BEGIN: &[u8] = b"-----BEGIN ";
 
-/// The kinds of sections that others write besides those that are standard.
+/// The beginning of a private key in OpenSSH's form.
 const OPENSSH: &[u8] = b"-----BEGIN OPENSSH PRIVATE KEY-----";
 
-/// A section that is none of the standard kinds.
+/// Tells whether the bytes have a private key in OpenSSH's form.
 pub(super) fn is_openssh_private_key(bytes: &[u8]) -> bool {
     contains(bytes, OPENSSH)
 }

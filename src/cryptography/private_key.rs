@@ -1,6 +1,5 @@
 //! Private keys: made, read, converted, and used for signatures.
 
-use crate::http::decrypted_key;
 use pkcs8::PrivateKeyInfoRef;
 use pkcs8::der::Encode as _;
 use pkcs8::der::asn1::UintRef;
@@ -9,12 +8,13 @@ use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::SectionKind;
 
-use super::asn1::{Curve, bits, oids, wrapped};
+use super::asn1::{self, Curve, bits, oids, wrapped};
 use super::error::CryptoError;
 use super::key_kind::KeyKind;
 use super::public_key::PublicKey;
 use super::rsa_hash::RsaHash;
 use super::{openssh, pem};
+use crate::http::decrypted_key;
 
 /// The forms of private keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,20 +109,11 @@ impl PrivateKey {
     pub(super) fn of_pkcs8(pkcs8: Vec<u8>) -> Result<Self, CryptoError> {
         let unreadable = || CryptoError::unreadable("it is not a private key in PEM or DER");
         let info = PrivateKeyInfoRef::try_from(pkcs8.as_slice()).map_err(|_| unreadable())?;
-        let kind = match info.algorithm.oid {
-            oids::RSA => {
-                let key = pkcs1::RsaPrivateKey::<UintRef<'_>>::try_from(info.private_key.as_bytes()).map_err(|_| unreadable())?;
-                KeyKind::Rsa(bits(key.modulus.as_bytes()))
-            }
-            oids::EC => match info.algorithm.parameters_oid().map_err(|_| unreadable())? {
-                oids::P256 => KeyKind::P256,
-                oids::P384 => KeyKind::P384,
-                oids::P521 => KeyKind::P521,
-                other => return Err(CryptoError::unreadable(format!("the curve {other} of the private key is not supported"))),
-            },
-            oids::ED25519 => KeyKind::Ed25519,
-            other => return Err(CryptoError::unreadable(format!("private keys of the algorithm {other} are not supported"))),
+        let modulus_bits = || {
+            let key = pkcs1::RsaPrivateKey::<UintRef<'_>>::try_from(info.private_key.as_bytes()).ok()?;
+            Some(bits(key.modulus.as_bytes()))
         };
+        let kind = asn1::kind_of("private key", &info.algorithm, modulus_bits)?.ok_or_else(unreadable)?;
         // OpenSSL reads no keys of the second version, which have the public key beside the private one.
         let pkcs8 = match (info.public_key, kind) {
             (Some(_), KeyKind::Ed25519) => wrapped(oids::ED25519, None, info.private_key.as_bytes())?,

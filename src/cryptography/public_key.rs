@@ -71,19 +71,11 @@ impl PublicKey {
         let unreadable = || CryptoError::unreadable("it is not a public key in PEM, in DER, or of OpenSSH, and not a certificate");
         let info = SubjectPublicKeyInfoRef::from_der(&spki).map_err(|_| unreadable())?;
         let raw = info.subject_public_key.as_bytes().ok_or_else(unreadable)?;
-        let kind = match info.algorithm.oid {
-            oids::RSA => KeyKind::Rsa(bits(
-                pkcs1::RsaPublicKey::<pkcs8::der::asn1::UintRef<'_>>::try_from(raw).map_err(|_| unreadable())?.modulus.as_bytes(),
-            )),
-            oids::EC => match info.algorithm.parameters_oid().map_err(|_| unreadable())? {
-                oids::P256 => KeyKind::P256,
-                oids::P384 => KeyKind::P384,
-                oids::P521 => KeyKind::P521,
-                other => return Err(CryptoError::unreadable(format!("the curve {other} of the public key is not supported"))),
-            },
-            oids::ED25519 => KeyKind::Ed25519,
-            other => return Err(CryptoError::unreadable(format!("public keys of the algorithm {other} are not supported"))),
+        let modulus_bits = || {
+            let key = pkcs1::RsaPublicKey::<pkcs8::der::asn1::UintRef<'_>>::try_from(raw).ok()?;
+            Some(bits(key.modulus.as_bytes()))
         };
+        let kind = asn1::kind_of("public key", &info.algorithm, modulus_bits)?.ok_or_else(unreadable)?;
         Ok(Self { kind, spki })
     }
 
