@@ -71,6 +71,12 @@ impl Options {
     }
 }
 
+/// Returns an option as the script has given it, for what has no JSON form: bytes, and durations with their own rules.
+pub(super) fn as_given(options: Option<&Dynamic>, key: &str) -> Option<Dynamic> {
+    let value = options?.as_map_ref().ok()?.get(key).cloned();
+    value.filter(|value| !value.is_unit())
+}
+
 /// Adds the position of the call to an error without one: the interpreter does so only for functions outside of modules.
 ///
 /// # Errors

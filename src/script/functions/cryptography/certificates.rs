@@ -8,7 +8,7 @@ use super::values::{bytes, failed, given, private_key, random};
 use crate::cryptography::{self, CertificateOptions, Details, Expected, Peer, Role, Usage, Validity};
 use crate::script::context::Context;
 use crate::script::functions::moments::moment;
-use crate::script::functions::options::Options;
+use crate::script::functions::options::{Options, as_given};
 use crate::script::functions::support::{Given, Native, Thrown, four, one, three, two, wrong};
 use crate::script::script_error::Failure;
 use crate::script::time::{Time, duration};
@@ -81,8 +81,7 @@ impl Content {
             length.ok_or_else(|| options.wrong("path_length", "an integer from 0 to 255, with `ca: true`"))
         });
         let length = length.transpose()?;
-        let valid_for = given.and_then(|given| given.as_map_ref().ok().and_then(|map| map.get("valid_for").cloned()));
-        let valid_for = valid_for.filter(|value| !value.is_unit()).map(|value| duration(&value)).transpose()?;
+        let valid_for = as_given(given, "valid_for").map(|value| duration(&value)).transpose()?;
         Ok(Self {
             options: CertificateOptions {
                 subject: subject.transpose()?,
@@ -172,8 +171,7 @@ fn shown(details: Details) -> Dynamic {
 /// `x509::verify(certificate, authorities, [#{name, usage, intermediates, at}])`: true; an error with the reason if it is not trusted.
 fn verify(native: &Native<'_>, certificate: &Dynamic, authorities: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "x509::verify";
-    let intermediates = options.and_then(|options| options.as_map_ref().ok().and_then(|map| map.get("intermediates").cloned()));
-    let intermediates = intermediates.filter(|value| !value.is_unit());
+    let intermediates = as_given(options, "intermediates");
     let intermediates = intermediates.map(|value| bytes(NAME, "the option `intermediates`", &value)).transpose()?;
     let options = Options::read(NAME, &["at", "intermediates", "name", "usage"], options)?;
     let peer = match options.text("usage")? {

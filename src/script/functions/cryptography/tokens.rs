@@ -5,9 +5,10 @@ use serde_json::{Value, json as value};
 
 use super::values::{bytes, failed};
 use crate::cryptography::{self, Claims, Expectations};
+use crate::script::bytes::Bytes;
 use crate::script::context::Context;
 use crate::script::convert;
-use crate::script::functions::options::{Options, json, text};
+use crate::script::functions::options::{Options, as_given, json, text};
 use crate::script::functions::support::{Given, Native, Thrown, one, three, two, wrong};
 use crate::script::time::{Time, duration};
 
@@ -47,8 +48,7 @@ fn sign(native: &Native<'_>, claims: &Dynamic, key: &Dynamic, options: Option<&D
     const NAME: &str = "jwt::sign";
     let context = Context::of(native)?;
     context.varies(NAME)?;
-    let expires_in = options.and_then(|options| options.as_map_ref().ok().and_then(|map| map.get("expires_in").cloned()));
-    let expires_in = expires_in.filter(|value| !value.is_unit()).map(|value| duration(&value)).transpose()?;
+    let expires_in = as_given(options, "expires_in").map(|value| duration(&value)).transpose()?;
     let options = Options::read(NAME, &["algorithm", "expires_in", "headers", "key_id"], options)?;
     let mut claims = claims_of(NAME, claims)?;
     if let Some(expires_in) = expires_in {
@@ -85,8 +85,7 @@ fn verify(native: &Native<'_>, token: &Dynamic, key: &Dynamic, options: Option<&
     const NAME: &str = "jwt::verify";
     let context = Context::of(native)?;
     context.varies(NAME)?;
-    let leeway = options.and_then(|options| options.as_map_ref().ok().and_then(|map| map.get("leeway").cloned()));
-    let leeway = leeway.filter(|value| !value.is_unit()).map(|value| duration(&value)).transpose()?.unwrap_or_default();
+    let leeway = as_given(options, "leeway").map(|value| duration(&value)).transpose()?.unwrap_or_default();
     let options = Options::read(NAME, &["algorithms", "audience", "issuer", "leeway", "required", "subject"], options)?;
     let expected = Expectations {
         algorithms: texts(&options, "algorithms")?,
@@ -98,7 +97,7 @@ fn verify(native: &Native<'_>, token: &Dynamic, key: &Dynamic, options: Option<&
     };
     let token = text(NAME, "the token", token).map_err(|_| wrong(NAME, "the token must be a text"))?;
     let now = context.clock().now();
-    let is_key = key.is_string() || key.type_name() == "Bytes" || key.read_lock::<crate::script::bytes::Bytes>().is_some();
+    let is_key = key.is_string() || key.is::<Bytes>();
     let claims = if is_key {
         cryptography::verify_with_key(&token, &bytes(NAME, "the key", key)?.0, &expected, now)
     } else {

@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::script::bounded::{self, Parsed};
 use crate::script::bytes::Bytes;
 use crate::script::convert;
-use crate::script::declaration::Limit;
+use crate::script::functions::support::may_have_bytes;
 use crate::script::outside::{HttpAnswer, HttpProblem};
 use crate::script::script_error::{Failure, Meaning};
 
@@ -47,10 +47,7 @@ fn body(native: &NativeCallContext<'_>, body: Vec<u8>, wants_bytes: bool) -> Res
     let body = if wants_bytes { Err(body) } else { String::from_utf8(body).map_err(std::string::FromUtf8Error::into_bytes) };
     match body {
         Ok(text) => {
-            let max = native.engine().max_string_size();
-            if max > 0 && text.len() > max {
-                return Err(bounded::refused(Limit::StringSize));
-            }
+            may_have_bytes(native, text.len())?;
             Ok(text.into())
         }
         Err(bytes) => Ok(Dynamic::from(Bytes::from(bytes))),

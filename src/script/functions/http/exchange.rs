@@ -38,7 +38,7 @@ pub(super) fn perform(context: &Context, request: &Request, authorize: Authorize
 
 fn client(context: &Context, function: &str) -> Result<Arc<dyn HttpClient>, Thrown> {
     context.acts(function)?;
-    let client = context.environment().outside.http.clone();
+    let client = context.outside().http.clone();
     client.ok_or_else(|| Failure::host("unavailable", format!("`{function}` is not available here")).into())
 }
 

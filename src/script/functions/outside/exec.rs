@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Map, Module, NativeCallContext};
+use rhai::{Array, Dynamic, Engine, FuncRegistration, Map, Module};
 use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::script::bytes::Bytes;
 use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{placed, text};
+use crate::script::functions::support::{self, Native, Thrown, may_have_bytes};
 use crate::script::outside::files::FilePattern;
 use crate::script::outside::programs::{AllowedProgram, Finished, ProgramError, ProgramRequest};
 use crate::script::script_error::Failure;
 use crate::script::{allocator, bounded, convert, time};
-
-type Thrown = Box<EvalAltResult>;
-type Native<'a> = NativeCallContext<'a>;
 
 /// The kind of its errors.
 const KIND: &str = "exec";
@@ -119,10 +117,7 @@ fn returned(native: &Native<'_>, name: &str, finished: &Finished, options: &Opti
         failure.properties.insert("code", (*code).into());
         return Err(failure.into());
     }
-    let max = native.engine().max_string_size();
-    if max > 0 && stdout.len().max(stderr.len()) > max {
-        return Err(bounded::refused(crate::script::Limit::StringSize));
-    }
+    may_have_bytes(native, stdout.len().max(stderr.len()))?;
     let text = |bytes: &[u8]| Dynamic::from(String::from_utf8_lossy(bytes).into_owned());
     let bytes = |bytes: &[u8]| Dynamic::from(Bytes(bytes.into()));
     let files = files.iter().map(|(path, contents)| (path.as_str().into(), bytes(contents))).collect::<Map>();
@@ -229,5 +224,5 @@ fn plain(given: &Dynamic) -> Result<Dynamic, Thrown> {
 }
 
 fn wrong(what: impl std::fmt::Display) -> Thrown {
-    Failure::argument(format!("`{NAME}`: {what}")).into()
+    support::wrong(NAME, what)
 }

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
+use rhai::{Array, Dynamic, Engine, FuncRegistration, Module};
 
 use crate::script::bytes::Bytes;
 use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{placed, text};
+use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, may_have_items};
 use crate::script::outside::files::{FileError, FilePath, FilePattern, Files, MAX_FILE};
 use crate::script::script_error::Failure;
-use crate::script::{Limit, allocator, bounded};
+use crate::script::{allocator, bounded};
 
-type Thrown = Box<EvalAltResult>;
-type Native<'a> = NativeCallContext<'a>;
-type Given = Result<Dynamic, Thrown>;
 type Function = fn(&Native<'_>, &Dynamic) -> Given;
 
 /// The kind of their errors.
@@ -32,11 +30,8 @@ pub(super) fn register(engine: &mut Engine) {
 
 /// `file::read(path)`: the text of a file.
 fn read(native: &Native<'_>, path: &Dynamic) -> Given {
-    let max = native.engine().max_string_size();
     contents(native, "file::read", path, |bytes| {
-        if max > 0 && bytes.len() > max {
-            return Err(bounded::refused(Limit::StringSize));
-        }
+        may_have_bytes(native, bytes.len())?;
         std::str::from_utf8(bytes).map(Into::into).map_err(|_| {
             let message = format!("{} is not UTF-8 text; `file::read_bytes` reads it as bytes", bounded::shortened(&path.to_string()));
             thrown("NotText", message).into()
@@ -80,10 +75,7 @@ fn list(native: &Native<'_>, wanted: &Dynamic) -> Given {
     }
     let files = files(&context, FUNCTION)?;
     let paths = wait_in(&context, async move { files.list(allowed, wanted).await })?.map_err(failed)?;
-    let max = native.engine().max_array_size();
-    if max > 0 && paths.len() > max {
-        return Err(bounded::refused(Limit::ArraySize));
-    }
+    may_have_items(native, paths.len())?;
     bounded::reserve(paths.iter().map(|path| path.len() + size_of::<Dynamic>()).sum())?;
     let listed = paths.iter().map(|path| path.as_str().into()).collect::<Array>().into();
     allocator::uncounted(|| drop(paths));
