@@ -118,12 +118,21 @@ mod tests {
 
     use super::*;
 
-    /// Sends bytes and no more, and returns the answer until the connection ends.
+    /// Sends bytes, and returns the answer until the server ends the connection.
     fn answer(address: SocketAddr, bytes: &[u8]) -> String {
+        answer_after(address, bytes, |_| Ok(()))
+    }
+
+    /// Sends bytes and no more, and returns the answer. A server that sees the end before it has answered may end the connection without.
+    fn answer_at_the_end(address: SocketAddr, bytes: &[u8]) -> String {
+        answer_after(address, bytes, |stream| stream.shutdown(Shutdown::Write))
+    }
+
+    fn answer_after(address: SocketAddr, bytes: &[u8], end: impl FnOnce(&TcpStream) -> std::io::Result<()>) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         // The server may have closed the connection before it has read everything.
-        let _ = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+        let _ = stream.write_all(bytes).and_then(|()| end(&stream));
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
@@ -153,7 +162,7 @@ mod tests {
             many.as_bytes(),
         ];
         for bytes in malformed {
-            let answer = answer(address, bytes);
+            let answer = answer_at_the_end(address, bytes);
             let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown:?}: {answer}");
         }
