@@ -72,7 +72,7 @@ impl OperatorBuilder<'_> {
 
     fn spec(&mut self, item: &Item<'_>) {
         let reader = self.reader;
-        let known = ["scripts", "crds", "defaults", "limits", "allow", "settings", "resources", "activities", "schedules"];
+        let known = ["scripts", "crds", "defaults", "limits", "allow", "connections", "settings", "resources", "activities", "schedules"];
         let special = |key: &str| match key {
             "namespaces" | "namespace" | "clusterwide" => {
                 let hint = "the scope is given at the start: `kopfd -n PATTERN`, or `-A` for all namespaces";
@@ -152,6 +152,9 @@ impl OperatorBuilder<'_> {
         }
         if let Some(item) = fields.get("allow") {
             self.operator.declaration.allow = allow::read(reader, &item);
+        }
+        if let Some(item) = fields.get("connections") {
+            self.operator.declaration.allow.connections = connections::read(reader, &item);
         }
         let crds = reader.list_of(fields, "crds");
         (self.operator.crds, self.operator.definitions) = crds.iter().filter_map(|item| crds::read(reader, item)).unzip();

@@ -3,12 +3,10 @@
 //! Requests with equal settings share connections. The network addresses of a host are checked when a connection is made, and exactly the
 //! checked ones are used: another answer of the DNS in between changes nothing.
 
-mod addresses;
 mod connector;
 mod error;
 mod options;
 mod proxy;
-mod resolver;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -27,9 +25,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
 use self::connector::Connector;
-pub use self::options::{ApiServer, Options};
-pub use self::resolver::{Resolver, SystemResolver};
-use self::tls::Roots;
+pub use self::options::Options;
+use super::roots::Roots;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest};
 
 /// Idle connections to one host, and how long they are kept.

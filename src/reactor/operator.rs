@@ -1,6 +1,7 @@
 //! One operator, from its checked manifest to its last worker.
 
 mod declared;
+mod database_secrets;
 mod process;
 mod running;
 
@@ -156,6 +157,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
     let revision = operator.revision(&program);
     let server_client = client.clone();
+    let secrets = Arc::new(DatabaseSecrets::new(client.clone(), name));
     let options = host::Options {
         threads: shared.script_threads,
         fibers: shared.fibers.clone(),
@@ -163,7 +165,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
-        outside: given_outside.unwrap_or_else(|| outside::of_process(move || server_client.server())),
+        outside: given_outside.unwrap_or_else(|| outside::of_process(move || server_client.server(), secrets)),
         memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;

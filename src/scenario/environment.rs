@@ -137,6 +137,7 @@ impl Environment {
         let http = HttpStubs::new(scenario.stubs.http.clone(), records, Arc::clone(&timeline), Arc::clone(&unexpected));
         let http = Arc::new(http);
         let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
+        let sql = SqlStubs::new(scenario.stubs.sql.clone(), Arc::clone(&timeline), Arc::clone(&unexpected));
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -158,6 +159,7 @@ impl Environment {
             unexpected,
             http,
             machine,
+            sql,
             admission,
             controllers,
             _tasks: tasks,
@@ -196,6 +198,7 @@ impl Environment {
             Arc::<HttpStubs>::clone(&self.http),
             Arc::<MachineStubs>::clone(&self.machine),
             Arc::<MachineStubs>::clone(&self.machine),
+            Arc::new(self.sql.clone()),
         )
     }
 

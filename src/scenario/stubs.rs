@@ -5,11 +5,14 @@ mod http;
 mod machine;
 mod read;
 mod read_machine;
+mod read_sql;
 mod recording;
+mod sql;
 mod unexpected;
 
-pub use declared::{HttpStub, ProgramStub, Stubs};
+pub use declared::{HttpStub, ProgramStub, SqlStub, Stubs};
 pub(super) use http::HttpStubs;
 pub(super) use machine::MachineStubs;
 pub(super) use read::{is_stubbed_given, read};
+pub(super) use sql::SqlStubs;
 pub(super) use unexpected::UnexpectedCalls;

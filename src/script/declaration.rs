@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kit::source::SourcePosition;
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use super::outside::files::FilePattern;
 use super::outside::programs::AllowedProgram;
+use super::outside::sql::Database;
 use super::rights::AllowedRule;
 
 /// All the code of one operator.
@@ -249,4 +251,8 @@ pub struct Allow {
     pub exec: BTreeMap<String, AllowedProgram>,
     /// Files, which are only read.
     pub files: Vec<FilePattern>,
+    /// Servers of databases that connections are made to at run time, as `http`.
+    pub sql: Vec<String>,
+    /// The databases that the manifest declares, by name.
+    pub connections: BTreeMap<String, Arc<Database>>,
 }

@@ -23,6 +23,7 @@ mod regexp;
 mod searching;
 mod sized;
 pub(super) mod sleep;
+mod sql;
 mod subhandling;
 mod support;
 mod targets;
@@ -57,6 +58,7 @@ pub(super) fn register(engine: &mut Engine) {
         passwords::register,
         regexp::register,
         sized::register,
+        sql::register,
         templates::register,
         text::register,
     ] {

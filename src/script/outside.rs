@@ -6,14 +6,16 @@ mod glob;
 mod hosts;
 mod http;
 pub mod programs;
+pub mod sql;
 mod tokens;
 
 use std::sync::Arc;
 
 use files::Files;
-pub use hosts::{Grants, is_allowed};
+pub use hosts::{Grants, is_allowed, is_place_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 use programs::Programs;
+use sql::Databases;
 pub(super) use tokens::Tokens;
 
 /// What scripts can reach outside of the cluster. `None` is not available.
@@ -25,14 +27,17 @@ pub struct Outside {
     pub programs: Option<Arc<dyn Programs>>,
     /// The files of the machine.
     pub files: Option<Arc<dyn Files>>,
+    /// Databases.
+    pub databases: Option<Arc<dyn Databases>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
     pub(super) tokens: Arc<Tokens>,
 }
 
 impl Outside {
     /// Returns a world with all of it.
-    pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
-        Self { http: Some(http), programs: Some(programs), files: Some(files), tokens: Arc::default() }
+    pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>, databases: Arc<dyn Databases>) -> Self {
+        let (http, programs, files, databases) = (Some(http), Some(programs), Some(files), Some(databases));
+        Self { http, programs, files, databases, tokens: Arc::default() }
     }
 
     /// Returns the same world for an operator that begins anew.

@@ -1,10 +1,9 @@
 //! Opens connections: to the checked addresses of a host, or to a proxy.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -15,16 +14,12 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::Service;
-use url::Url;
 
-use super::addresses::{self, ApiServerNames};
+use super::super::reach::{self, Unreachable};
 use super::error;
 use super::options::Options;
 use super::proxy::Route;
 use crate::script::outside::{HttpConnection, HttpError, HttpProblem};
-
-/// The time limit for the connection to one address.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens the connections of one pool.
 #[derive(Clone)]
@@ -83,53 +78,16 @@ impl Inner {
             return self.checked(uri).await;
         }
         let (host, port) = place(uri)?;
-        let addresses = self.addresses(&host).await?;
-        connect(&addresses, port).await
+        let addresses = reach::found(&host, &*self.options.resolver).await;
+        connect(&addresses.map_err(|why| unreachable(&host, why))?, port).await
     }
 
     /// Connects to the addresses of a host that it may stand for.
     async fn checked(&self, target: &Uri) -> Result<Stream, HttpError> {
         let (host, port) = place(target)?;
-        let found = self.addresses(&host).await?;
-        let api_server = self.api_server(&host).await;
-        let judge = |address: &IpAddr| addresses::refusal(&host, *address, &self.connection.grants, &api_server);
-        let allowed: Vec<IpAddr> = found.iter().copied().filter(|address| judge(address).is_none()).collect();
-        if allowed.is_empty() {
-            let what = found.iter().find_map(judge).unwrap_or("no address");
-            let message = format!("{host} stands for {what}, which is not listed under `allow.http`");
-            return Err(error::of(HttpProblem::Forbidden, message));
-        }
-        connect(&allowed, port).await
-    }
-
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, HttpError> {
-        if let Ok(address) = host.parse() {
-            return Ok(vec![address]);
-        }
-        let found = self.options.resolver.resolve(host).await;
-        let found = found.map_err(|cause| error::of(HttpProblem::Connect, format!("the address of {host} cannot be found: {cause}")))?;
-        if found.is_empty() {
-            return Err(error::of(HttpProblem::Connect, format!("{host} has no address")));
-        }
-        Ok(found)
-    }
-
-    /// Returns what is known about the API server. If its name cannot be resolved, no connection is made to it either.
-    async fn api_server(&self, host: &str) -> ApiServerNames {
-        let mut known = ApiServerNames::default();
-        let own = Url::parse(&(self.options.api_server)()).ok().and_then(|url| url.host_str().map(str::to_owned));
-        for name in own.into_iter().chain(std::env::var("KUBERNETES_SERVICE_HOST").ok()) {
-            let name = name.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-            if let Ok(address) = name.parse() {
-                known.addresses.insert(addresses::plain(address));
-            } else if name != host {
-                known.addresses.extend(self.options.resolver.resolve(&name).await.unwrap_or_default().into_iter().map(addresses::plain));
-                known.names.insert(name);
-            } else {
-                known.names.insert(name);
-            }
-        }
-        known
+        let Options { resolver, api_server, .. } = &self.options;
+        let allowed = reach::allowed(&host, &self.connection.grants, &**resolver, api_server).await;
+        connect(&allowed.map_err(|why| unreachable(&host, why))?, port).await
     }
 }
 
@@ -156,21 +114,18 @@ fn place(target: &Uri) -> Result<(String, u16), HttpError> {
     Ok((host.to_ascii_lowercase(), target.port_u16().unwrap_or(default)))
 }
 
-/// Connects to the first address that accepts.
 async fn connect(addresses: &[IpAddr], port: u16) -> Result<Stream, HttpError> {
-    let mut failed = String::new();
-    for address in addresses {
-        match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(SocketAddr::new(*address, port))).await {
-            Ok(Ok(stream)) => {
-                // The request is sent without it, too.
-                let _ = stream.set_nodelay(true);
-                return Ok(Stream { io: TokioIo::new(stream), is_proxied: false });
-            }
-            Ok(Err(cause)) => failed = cause.to_string(),
-            Err(_) => failed = format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs()),
+    let stream = reach::connect(addresses, port).await.map_err(|why| unreachable("the host", why))?;
+    Ok(Stream { io: TokioIo::new(stream), is_proxied: false })
+}
+
+fn unreachable(host: &str, why: Unreachable) -> HttpError {
+    match why {
+        Unreachable::Forbidden(what) => {
+            error::of(HttpProblem::Forbidden, format!("{host} stands for {what}, which is not listed under `allow.http`"))
         }
+        Unreachable::Failed(message) => error::of(HttpProblem::Connect, message),
     }
-    Err(error::of(HttpProblem::Connect, format!("no connection: {failed}")))
 }
 
 /// A connection to a server or to a proxy.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use super::super::reach::ApiServer;
+use super::super::resolver::{Resolver, SystemResolver};
 use super::proxy::Proxies;
-use super::resolver::{Resolver, SystemResolver};
 
-/// Returns the address of the API server; empty if it is unknown.
-pub type ApiServer = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What the client depends on.
 #[derive(Clone)]

@@ -13,7 +13,8 @@ use url::Url;
 
 use self::server::Server;
 use super::proxy::Proxies;
-use super::{Client, Options, Resolver};
+use super::super::resolver::Resolver;
+use super::{Client, Options};
 use crate::http::install_crypto_provider;
 use crate::script::outside::{Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 

@@ -5,25 +5,11 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::sync::OnceCell;
 
+use super::super::roots::Roots;
 use super::error;
 use crate::http::{Trust, install_crypto_provider};
 use crate::script::outside::{HttpConnection, HttpError, HttpProblem, Identity};
-
-/// The authorities of the system, which are read with the first request.
-#[derive(Default)]
-pub(super) struct Roots(OnceCell<Vec<CertificateDer<'static>>>);
-
-impl Roots {
-    async fn get(&self) -> Vec<CertificateDer<'static>> {
-        let read = || async {
-            let read = tokio::task::spawn_blocking(|| rustls_native_certs::load_native_certs().certs);
-            read.await.unwrap_or_default()
-        };
-        self.0.get_or_init(read).await.clone()
-    }
-}
 
 /// Returns the settings of a connection.
 ///

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Value;
 use url::Url;
 
 use super::recording::Recording;
 use crate::script::outside::programs::Finished;
+use crate::script::outside::sql::{Reply, SqlError};
 use crate::script::outside::{HttpAnswer, HttpProblem};
 
 /// The stubs of a scenario.
@@ -18,6 +20,27 @@ pub struct Stubs {
     pub programs: Vec<ProgramStub>,
     /// The contents of files by absolute path; `None` for a file that does not exist.
     pub files: BTreeMap<String, Option<Vec<u8>>>,
+    /// The answers of databases. In their order: the first one that fits a statement answers it.
+    pub sql: Vec<SqlStub>,
+}
+
+/// A stub of a database.
+#[derive(Debug, Clone)]
+pub struct SqlStub {
+    /// The name of the connection in the manifest, or the address of one of `sql::connect`, in which a star stands for any characters.
+    pub connection: String,
+    /// The statement, in which a star stands for any characters, and a space for any white space.
+    pub statement: String,
+    /// The parameters, as JSON; `None` for any.
+    pub params: Option<Vec<Value>>,
+    /// How many statements it answers; `None` for any number.
+    pub times: Option<usize>,
+    /// The virtual time that the statement takes.
+    pub takes: Duration,
+    /// What fails in place of a result.
+    pub error: Option<SqlError>,
+    /// The result.
+    pub reply: Reply,
 }
 
 /// A stub of a program.
@@ -84,7 +107,7 @@ impl HttpStub {
 }
 
 /// Tells whether a text has the form of a pattern, in which a star stands for any characters.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let mut parts = parts.peekable();

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
 use super::declared::{HttpReply, HttpStub, Stubs};
-use super::read_machine;
+use super::{read_machine, read_sql};
 use super::recording::{self, Recording};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
@@ -24,7 +24,7 @@ pub(in super::super) fn is_stubbed_given(item: &Item<'_>) -> bool {
 pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
     let http = reader.list_of(fields, "http").iter().filter_map(|item| stub(reader, item)).collect();
     let (programs, files) = read_machine::read(reader, fields);
-    Stubs { http, programs, files }
+    Stubs { http, programs, files, sql: read_sql::read(reader, fields) }
 }
 
 fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {

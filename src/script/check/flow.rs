@@ -80,7 +80,8 @@ impl HostEffect {
         match (namespace.first().map(String::as_str), name) {
             (Some("k8s"), _) => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
-            (Some("http" | "exec" | "file"), _) | (None, "sleep") => Some(Self::Wait),
+            (Some("sql"), "ident" | "literal") => None,
+            (Some("http" | "exec" | "file" | "sql"), _) | (None, "sleep") => Some(Self::Wait),
             (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             _ => None,

@@ -97,6 +97,7 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             forbidden_host(declaration, text)
         }
         (Some("k8s"), "delete", 0) if count > 1 => wrong_kind(text),
+        (Some("sql"), "query" | "execute" | "transaction" | "ident" | "literal", 0) => outside::unlisted_connection(declaration, text),
         (Some("exec"), "run", 0) => outside::unlisted_program(declaration, text),
         (Some("file"), "read" | "read_bytes", 0) => outside::unlisted_file(declaration, text),
         (Some("file"), "list", 0) => outside::unlisted_files(declaration, text),

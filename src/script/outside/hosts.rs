@@ -31,7 +31,16 @@ impl Grants {
 
 /// Tells whether a list of hosts allows an address: by its host, and by its port. Without a port, an entry allows the port of the scheme.
 pub fn is_allowed(listed: &[String], url: &Url) -> bool {
-    listed.iter().any(|entry| Entry::of(entry).allows(url))
+    let Some(host) = url.host() else { return false };
+    // An address has no port if it is that of the scheme.
+    let given = url.port_or_known_default();
+    let default = if url.port().is_none() { given } else { None };
+    listed.iter().any(|entry| Entry::of(entry).allows(&host, given, default))
+}
+
+/// Tells whether a list of hosts allows a port of a host. Without a port, an entry allows the default port.
+pub fn is_place_allowed(listed: &[String], host: &Host<&str>, port: u16, default: u16) -> bool {
+    listed.iter().any(|entry| Entry::of(entry).allows(host, Some(port), Some(default)))
 }
 
 struct Entry {
@@ -65,13 +74,14 @@ impl Entry {
         Self { host, port }
     }
 
-    fn allows(&self, url: &Url) -> bool {
-        let is_port = self.port.map_or_else(|| url.port().is_none(), |port| url.port_or_known_default() == Some(port));
-        let is_host = match (&self.host, url.host()) {
-            (Pattern::Address(address), Some(Host::Ipv4(host))) => *address == IpAddr::V4(host),
-            (Pattern::Address(address), Some(Host::Ipv6(host))) => *address == IpAddr::V6(host).to_canonical(),
-            (Pattern::Name(name), Some(Host::Domain(host))) => name == host.trim_end_matches('.'),
-            (Pattern::Below(suffix), Some(Host::Domain(host))) => {
+    fn allows(&self, host: &Host<&str>, port: Option<u16>, default: Option<u16>) -> bool {
+        let wanted = self.port.or(default);
+        let is_port = wanted.is_some() && wanted == port;
+        let is_host = match (&self.host, host) {
+            (Pattern::Address(address), Host::Ipv4(host)) => *address == IpAddr::V4(*host),
+            (Pattern::Address(address), Host::Ipv6(host)) => *address == IpAddr::V6(*host).to_canonical(),
+            (Pattern::Name(name), Host::Domain(host)) => name == host.trim_end_matches('.'),
+            (Pattern::Below(suffix), Host::Domain(host)) => {
                 let host = host.trim_end_matches('.');
                 host.len() > suffix.len() && host.ends_with(suffix.as_str())
             }

@@ -24,6 +24,20 @@ pub(super) fn unlisted_program(declaration: &Declaration, name: &str) -> Option<
     Some((format!("the program {name} is not listed under `allow.exec`"), Some(meant.unwrap_or_else(entry))))
 }
 
+/// Judges the name of a connection.
+pub(super) fn unlisted_connection(declaration: &Declaration, name: &str) -> Option<Wrong> {
+    let listed = &declaration.allow.connections;
+    if listed.contains_key(name) {
+        return None;
+    }
+    let meant = did_you_mean(name, listed.keys().map(String::as_str));
+    let entry = || {
+        let database = "driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}";
+        format!("declare it in the manifest: `connections: {{{name}: {{{database}}}}}`")
+    };
+    Some((format!("the connection {name} is not listed under `connections`"), Some(meant.unwrap_or_else(entry))))
+}
+
 /// Judges the arguments of a program, as far as they are plain texts. Returns the first wrong one; nothing if one is missing.
 pub(super) fn refused_arguments<'a>(
     declaration: &Declaration,

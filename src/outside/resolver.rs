@@ -12,7 +12,7 @@ pub trait Resolver: Send + Sync {
 }
 
 /// The resolver of the operating system.
-pub struct SystemResolver;
+pub(super) struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn resolve(&self, name: &str) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {

@@ -1,0 +1,54 @@
+//! Databases: what the manifest declares, and the interface that sends statements.
+
+mod database;
+mod error;
+mod place;
+mod quote;
+mod statement;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+pub use database::{
+    Authorities, Database, DatabasePlace, Driver, Hidden, Password, SecretKey, Server, SqlLimits, Tls, DEFAULT_CONNECTIONS, DEFAULT_IDLE,
+    DEFAULT_ROWS, DEFAULT_TIMEOUT, MAX_CONNECTIONS, MAX_ROWS,
+};
+pub use error::{SqlError, SqlProblem};
+pub use place::{PlaceProblem, ServerAddress, host as host_of};
+pub use quote::{QuoteProblem, ident, literal};
+pub use statement::{Reply, SqlValue, Statement};
+
+/// Sends the statements of the `sql::` functions. The caller has checked that the manifest allows the database.
+pub trait Databases: Send + Sync {
+    /// Runs a statement by itself, on any connection.
+    ///
+    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server. It may or may not have had its effect.
+    fn run(&self, database: Arc<Database>, statement: Statement) -> BoxFuture<'_, Result<Reply, SqlError>>;
+
+    /// Begins a transaction within a time.
+    ///
+    /// *Cancel safety*: if the future is dropped, there is no transaction.
+    fn begin(&self, database: Arc<Database>, time: Duration) -> BoxFuture<'_, Result<Box<dyn Transaction>, SqlError>>;
+}
+
+/// A transaction, which is rolled back if it is dropped.
+pub trait Transaction: Send {
+    /// Runs a statement in the transaction.
+    ///
+    /// *Cancel safety*: if the future is dropped, the statement is cancelled on the server, and the transaction is rolled back.
+    fn run(&mut self, statement: Statement) -> BoxFuture<'_, Result<Reply, SqlError>>;
+
+    /// Ends the transaction within a time.
+    fn end(self: Box<Self>, how: TransactionEnd, time: Duration) -> BoxFuture<'static, Result<(), SqlError>>;
+}
+
+/// How a transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionEnd {
+    /// Its effects stay.
+    Commit,
+    /// It has no effects.
+    Rollback,
+}
