@@ -26,6 +26,7 @@ use super::client::{Client, Repeat, Request, in_time};
 use super::error::Error;
 use super::line::Lines;
 use super::partial_metadata::{PartialMetadata, Text};
+use super::selection::Selection;
 use super::transport::ByteStream;
 
 #[path = "watch/known.rs"]
@@ -108,8 +109,8 @@ pub struct Watcher {
     client: Client,
     resource: Resource,
     path: String,
-    /// The field selector, if only some objects are watched.
-    fields: Option<String>,
+    /// Which objects are watched.
+    selection: Selection,
     known: Known,
     failures: Backoff,
     last_failure: LastFailure,
@@ -185,7 +186,7 @@ impl Watcher {
             client,
             resource,
             path,
-            fields: None,
+            selection: Selection::default(),
             known: Known::default(),
             failures,
             last_failure: LastFailure::None,
@@ -208,7 +209,12 @@ impl Watcher {
 
     /// Returns the watcher of the object with this name alone. Permissions for that object are enough for it.
     pub fn of_name(self, name: &str) -> Self {
-        Self { fields: Some(format!("metadata.name={name}")), ..self }
+        self.selecting(Selection { labels: None, fields: Some(format!("metadata.name={name}")) })
+    }
+
+    /// Returns the watcher of the selected objects alone.
+    pub fn selecting(self, selection: Selection) -> Self {
+        Self { selection, ..self }
     }
 
     /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
@@ -513,8 +519,10 @@ impl Watcher {
 
     /// Returns the path of the resource with parameters and the selector.
     fn address(&self, parameters: &[(&str, &str)]) -> String {
-        let selector = self.fields.as_deref().map(|fields| ("fieldSelector", fields));
-        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selector).collect();
+        let Selection { labels, fields } = &self.selection;
+        let selectors = [("fieldSelector", fields.as_deref()), ("labelSelector", labels.as_deref())];
+        let selectors = selectors.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selectors).collect();
         self.path.clone() + &address::query(&parameters)
     }
 

@@ -22,7 +22,9 @@ const FORM: &str = "write such as `{verbs: [get], resources: [secrets, deploymen
 
 /// Reads `allow`.
 pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
-    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env", "k8s", "exec", "files"]) else { return Allow::default() };
+    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env", "k8s", "exec", "files", "clusters"]) else {
+        return Allow::default();
+    };
     let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
         let read = |item: &Item<'_>| {
             let text = reader.owned(item)?;
@@ -38,7 +40,14 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
     };
     let k8s = reader.list_of(&fields, "k8s").iter().filter_map(|item| rule(reader, item)).collect();
     let (exec, files) = (outside::programs(reader, &fields), outside::files(reader, &fields));
-    Allow { http: texts("http", check_host), env: texts("env", check_variable), k8s, exec, files }
+    Allow {
+        http: texts("http", check_host),
+        env: texts("env", check_variable),
+        k8s,
+        exec,
+        files,
+        clusters: reader.flag(&fields, "clusters").unwrap_or(false),
+    }
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {

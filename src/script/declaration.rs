@@ -249,4 +249,6 @@ pub struct Allow {
     pub exec: BTreeMap<String, AllowedProgram>,
     /// Files, which are only read.
     pub files: Vec<FilePattern>,
+    /// Whether other clusters may be reached, by kubeconfigs in Secrets.
+    pub clusters: bool,
 }

@@ -34,7 +34,7 @@ use super::scripts::Scripts;
 use super::shared::SharedData;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
-use super::{subhandlers, time, trace, verdict};
+use super::{convert, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop, visible};
 use crate::object::{ObjectKey, Patch};
@@ -181,7 +181,7 @@ impl Thread {
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
             Job::Evaluate(job) => {
-                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(subhandlers::is_true(value))).await });
+                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(convert::is_true(value))).await });
             }
             Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
             Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
