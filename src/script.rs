@@ -19,6 +19,7 @@ macro_rules! pure {
 
 pub mod access;
 mod allocator;
+pub mod answer;
 pub mod api;
 pub mod arguments;
 mod attempt;
@@ -85,6 +86,7 @@ mod view;
 mod warnings;
 
 pub use allocator::Accounting;
+pub use answer::HookAnswer;
 pub use api::{Api, ApiError, Credentials};
 pub use call::{Attempted, Call, Evaluation, Returned, SelfWrite, Subhandling};
 pub use check::check;

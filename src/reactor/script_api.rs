@@ -15,6 +15,7 @@ use crate::object::{Resource, Selector};
 use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 
 use super::change_log::{ChangeLog, Write};
+use super::touching::Touches;
 
 /// The cluster access of one operator's scripts.
 pub struct ScriptApi {
@@ -23,17 +24,23 @@ pub struct ScriptApi {
     log: Option<Arc<ChangeLog>>,
     poster: Poster,
     of_every_replica: Option<Arc<dyn Api>>,
+    touches: Touches,
 }
 
 impl ScriptApi {
     /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
-        Self { objects, kinds, log: None, poster, of_every_replica: None }
+        Self { objects, kinds, log: None, poster, of_every_replica: None, touches: Touches::default() }
     }
 
     /// Returns the bridge with a log of writes.
     pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Returns the bridge that has objects handled once more.
+    pub fn touching(self, touches: Touches) -> Self {
+        Self { touches, ..self }
     }
 
     /// Returns the bridge for the calls of the leader, beside the one for calls that every replica makes.
@@ -108,6 +115,10 @@ impl Api for ScriptApi {
             }
         }
         .boxed()
+    }
+
+    fn touch(&self, resource: Arc<Resource>, namespace: Option<String>, name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        async move { self.touches.touch(&self.objects, &resource, namespace.as_deref(), &name).await.map_err(api_error) }.boxed()
     }
 
     fn post(&self, event: EventRequest) {

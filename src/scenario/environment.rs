@@ -30,7 +30,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
-use crate::reactor::{ActivityMonitor, Admission, Scope};
+use crate::reactor::{ActivityMonitor, Admission, HookReach, Scope};
 use crate::script::{Fibers, Outside, Threads};
 
 use super::chaos::Chaos;
@@ -259,6 +259,7 @@ impl Environment {
             has_trials: true,
             pod: None,
             admission: self.admission.clone(),
+            hooks: HookReach::InProcess,
             peering: ProcessPeering::of(OWN_IDENTITY),
             leading: None,
             checks_rights: false,

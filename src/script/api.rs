@@ -14,6 +14,10 @@ pub trait Api: Send + Sync {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
+    /// Has an object handled as if it had changed. Returns whether the operator handles such an object.
+    fn touch(&self, _resource: Arc<Resource>, _namespace: Option<String>, _name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
     /// Queues Kubernetes Events, as far as the settings allow.
     fn post(&self, event: EventRequest);
     /// Tells whether log messages of scripts are posted as Events.

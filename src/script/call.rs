@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::answer::HookAnswer;
 use super::declaration::Limit;
 use super::index::IndexEntries;
 use super::subject::Subject;
@@ -73,6 +74,8 @@ pub struct Returned {
     pub entries: Option<IndexEntries>,
     /// The warnings of a review for the user.
     pub warnings: Vec<String>,
+    /// The answer of a hook; `None` for other calls, and for hooks that have failed.
+    pub answer: Option<HookAnswer>,
     /// The settings after a startup activity; `None` for other calls.
     pub settings: Option<Value>,
     /// The writes to the handled object by requests of the call itself.
@@ -115,7 +118,7 @@ impl Returned {
     /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let (entries, warnings, settings, self_writes) = (None, Vec::new(), None, Vec::new());
+        let (entries, warnings, answer, settings, self_writes) = (None, Vec::new(), None, None, Vec::new());
         let (operations, overrun, is_cancelled) = (0, None, false);
         Self {
             verdict,
@@ -126,6 +129,7 @@ impl Returned {
             attempts,
             entries,
             warnings,
+            answer,
             settings,
             self_writes,
             operations,

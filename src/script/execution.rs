@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
 use serde_json::Value;
 
+use super::answer::HookAnswer;
 use super::arguments::Outputs;
 use super::budget::Budget;
 use super::call::{Attempted, Subhandling};
@@ -53,6 +54,8 @@ pub(super) struct Notes {
     pub attempts: Vec<Attempted>,
     /// The entries of an index; `None` if the function has returned nothing.
     pub entries: Option<IndexEntries>,
+    /// The answer of a hook.
+    pub answer: Option<HookAnswer>,
 }
 
 /// The code of a handler, or of a sub-handler.

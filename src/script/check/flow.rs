@@ -57,6 +57,7 @@ impl CodeContext {
     /// Tells whether a kind of host function can be called.
     fn allows(self, effect: HostEffect) -> bool {
         match (self, effect) {
+            (Self::Function(kind), HostEffect::Answer) => kind == BindingKind::Hook,
             (Self::Function(BindingKind::Change), _) => true,
             (Self::Function(BindingKind::Login), HostEffect::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
             (Self::Function(_), effect) => effect != HostEffect::Subhandling,
@@ -73,16 +74,18 @@ enum HostEffect {
     Log,
     Rng,
     Subhandling,
+    Answer,
 }
 
 impl HostEffect {
     fn of_call(namespace: &[String], name: &str) -> Option<Self> {
         match (namespace.first().map(String::as_str), name) {
-            (Some("k8s"), _) => Some(Self::Cluster),
+            (Some("k8s"), _) | (None, "touch") => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (Some("http" | "exec" | "file"), _) | (None, "sleep") => Some(Self::Wait),
             (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
+            (None, "respond") => Some(Self::Answer),
             _ => None,
         }
     }
@@ -366,6 +369,7 @@ fn title(kind: BindingKind) -> &'static str {
         BindingKind::Activity => "activities",
         BindingKind::Login => "login functions",
         BindingKind::Schedule => "schedules",
+        BindingKind::Hook => "hooks",
         BindingKind::Reconcile => "reconcile functions",
         BindingKind::Map => "map functions",
     }
