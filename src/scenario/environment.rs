@@ -20,7 +20,7 @@ use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::engines::peering::ProcessPeering;
-use crate::engines::{Endpoints, EventStream};
+use crate::engines::{Endpoints, EventStream, Hooks};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
@@ -603,6 +603,11 @@ impl Environment {
         let endpoints = Endpoints::default();
         *self.endpoints.lock() = endpoints.clone();
         endpoints
+    }
+
+    /// Returns the hooks of the running operators.
+    pub(super) fn hooks(&self) -> Hooks {
+        self.endpoints.lock().hooks.clone()
     }
 
     /// Records an event of the operators as a whole.

@@ -184,9 +184,14 @@ impl Pending {
     }
 
     /// Refuses the request.
-    pub fn refuse(&self, (answer, outcome): Refused) -> HookAnswer {
+    pub(super) fn refuse(&self, (answer, outcome): Refused) -> HookAnswer {
         self.answerer.parts.metrics.hook(&self.hook.handler.id, outcome, self.began.elapsed());
         answer
+    }
+
+    /// Refuses the request, because its body is too large.
+    pub fn too_large(&self) -> HookAnswer {
+        self.refuse((refused(413, "the body is too large\n"), HookOutcome::Invalid))
     }
 
     /// Checks what can be checked without the body.
@@ -343,6 +348,18 @@ fn json(request: &HookRequest) -> Result<Option<Value>, Refused> {
 pub(super) fn refused(status: u16, text: &str) -> HookAnswer {
     let headers = BTreeMap::from([("content-type".to_owned(), "text/plain; charset=utf-8".to_owned())]);
     HookAnswer { status, headers, body: Bytes::copy_from_slice(text.as_bytes()).into() }
+}
+
+/// Returns the answer to a request that no hook is for.
+pub fn unknown() -> HookAnswer {
+    refused(404, "there is no hook at this path\n")
+}
+
+/// Returns the answer to a request with another method than those of the hooks at its path.
+pub fn other_methods(methods: &[String]) -> HookAnswer {
+    let mut answer = refused(405, "the method is not allowed\n");
+    answer.headers.insert("allow".to_owned(), methods.join(", "));
+    answer
 }
 
 fn with_retry(mut answer: HookAnswer, again: Duration) -> HookAnswer {

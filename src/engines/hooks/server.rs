@@ -194,7 +194,7 @@ impl Drop for Server {
 async fn serve(listener: Listener, service: Service, stop: Stop) {
     let service = tower::service_fn(move |request: Request<Incoming>| {
         let service = service.clone();
-        async move { Ok::<_, Infallible>(service.respond(request).await.unwrap_or_else(|_| Service::unknown())) }
+        async move { Ok::<_, Infallible>(service.respond(request).await.unwrap_or_else(|_| Service::not_found())) }
     });
     listener.serve(service, stop).await;
 }

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
-use super::answerer::{Pending, refused, unavailable};
+use super::answerer::{Pending, other_methods, refused, unavailable, unknown};
 use super::{Found, Hooks};
 use crate::http::{BodyError, BodyLimits, Connection, PeerCertificate, SharedBodyError, read_body_within};
 use crate::script::HookAnswer;
@@ -51,9 +51,7 @@ impl Service {
         let (answer, hook) = match self.hooks.find(request.method().as_str(), &path) {
             Found::Unknown => return Err(request),
             Found::OtherMethods(methods) => {
-                let mut answer = refused(405, "the method is not allowed\n");
-                answer.headers.insert("allow".to_owned(), methods.join(", "));
-                (written(&answer), String::new())
+                (written(&other_methods(&methods)), String::new())
             }
             Found::Hook(pending) => {
                 let hook = pending.hook().handler.id.clone();
@@ -65,8 +63,8 @@ impl Service {
     }
 
     /// Answers a request that no hook is for.
-    pub fn unknown() -> Answer {
-        written(&refused(404, "there is no hook at this path\n"))
+    pub fn not_found() -> Answer {
+        written(&unknown())
     }
 
     async fn answer(&self, pending: &Pending, request: Request<Incoming>, path: String) -> Answer {
@@ -80,7 +78,7 @@ impl Service {
             Ok((body, _held)) => written(&pending.answer(HookRequest { body, ..head }).await),
             Err(SharedBodyError::Exhausted) => written(&pending.refuse(unavailable("too many requests are in flight\n"))),
             Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => {
-                rest.answer(written(&invalid(413, "the body is too large\n"))).await
+                rest.answer(written(&pending.too_large())).await
             }
             Err(SharedBodyError::Body(BodyError::Timeout)) => written(&invalid(408, "the body did not arrive in time\n")),
             Err(SharedBodyError::Body(BodyError::Broken(_))) => written(&invalid(400, "the body cannot be read\n")),
@@ -108,7 +106,7 @@ fn names_of(certificate: PeerCertificate) -> Vec<String> {
 }
 
 /// Returns the decoded parameters of a query.
-pub(crate) fn query_of(query: &str) -> BTreeMap<String, String> {
+pub fn query_of(query: &str) -> BTreeMap<String, String> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(key, value)| (decoded(key), decoded(value))).collect()
