@@ -8,12 +8,12 @@ use crate::handling::Lifecycle;
 use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage};
 
 use super::admission::{self, AdmissionServer, SecretName, ServiceName};
-use super::{canary, hook_server};
 use super::reader::{Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::settings_reader;
 use super::source::Source;
 use super::tree::{Node, SourceSpan};
+use super::{canary, hook_server};
 
 /// Returns the tree of settings.
 pub fn to_value(settings: &Settings) -> Value {

@@ -80,10 +80,7 @@ fn expected(context: &ReadContext<'_>, item: &Item<'_>) -> ExpectedHookAnswer {
         status,
         json: fields.get("json").and_then(|item| Pattern::read(reader, &context.expressions, &item)),
         body: fields.get("body").and_then(|item| pattern_of_text(context, &item)),
-        headers: of_headers
-            .iter()
-            .filter_map(|(name, item)| Some((name.to_ascii_lowercase(), pattern_of_text(context, item)?)))
-            .collect(),
+        headers: of_headers.iter().filter_map(|(name, item)| Some((name.to_ascii_lowercase(), pattern_of_text(context, item)?))).collect(),
     }
 }
 
@@ -181,14 +178,14 @@ fn compare(step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer, answ
             differences.push(Difference::new(spot, format!("hook: expected status {wanted}, found {}: {}", answer.status, text.trim())));
         }
         None if answer.status >= 300 => {
-            differences.push(Difference::new(step.spot, format!("hook: expected a success, found status {}: {}", answer.status, text.trim())));
+            differences
+                .push(Difference::new(step.spot, format!("hook: expected a success, found status {}: {}", answer.status, text.trim())));
         }
         _ => {}
     }
     let texts = expected.body.iter().map(|like| (like, "body".to_owned(), text.to_string()));
-    let of_headers = expected.headers.iter().map(|(name, like)| {
-        (like, format!("header {name}"), answer.headers.get(name).cloned().unwrap_or_default())
-    });
+    let of_headers =
+        expected.headers.iter().map(|(name, like)| (like, format!("header {name}"), answer.headers.get(name).cloned().unwrap_or_default()));
     for (like, what, found) in texts.chain(of_headers) {
         if !like.passes(&Value::from(found.as_str()), &mut |predicate, value| answers.ask(predicate, value)) {
             differences.push(Difference::new(like.spot, format!("hook: {what}: expected {}, found {found:?}", describe(like))));

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_request_has_its_body_as_text_if_it_is_text() {
-        let of = |body: &'static [u8]| request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>();
+        let of =
+            |body: &'static [u8]| request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>();
         assert_eq!(of(b"hello")["body"].clone().into_string().as_deref(), Ok("hello"));
         assert!(of(b"\xff")["body"].is::<Bytes>() && of(b"")["json"].is_unit() && of(b"")["certificate"].is_unit());
     }

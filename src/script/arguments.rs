@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use rhai::{Array, Dynamic, Map};
 use serde_json::Value;
 
-use super::{answer, convert};
 use super::declaration::BindingKind;
 use super::index::{IndexHandle, Indexes};
 use super::logger::Logger;
@@ -21,6 +20,7 @@ use super::subject::{Activity, Subject};
 use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
+use super::{answer, convert};
 use crate::handling::Candidate;
 use crate::object::{Body, Diff, Patch, Resource, diff as differences};
 

@@ -204,11 +204,7 @@ impl Subject {
             | Self::Related { object }
             | Self::Review { object, .. }
             | Self::Reconcile { object, .. } => Some(object),
-            Self::Background { .. }
-            | Self::Conversion { .. }
-            | Self::Activity { .. }
-            | Self::Schedule { .. }
-            | Self::Hook { .. } => None,
+            Self::Background { .. } | Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } | Self::Hook { .. } => None,
         }
     }
 

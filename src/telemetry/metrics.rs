@@ -3,9 +3,9 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod hooks;
 mod peering;
 mod reviews;
-mod hooks;
 mod scripts;
 mod table;
 

@@ -95,8 +95,7 @@ fn exchange(stream: &mut (impl std::io::Read + std::io::Write), line: &str, head
 }
 
 fn signed(key: &str, body: &str) -> String {
-    let form =
-        Signature { header: String::new(), algorithm: Algorithm::Sha256, prefix: "sha256=".to_owned(), encoding: Encoding::Hex };
+    let form = Signature { header: String::new(), algorithm: Algorithm::Sha256, prefix: "sha256=".to_owned(), encoding: Encoding::Hex };
     form.sign(key.as_bytes(), body.as_bytes())
 }
 
@@ -188,8 +187,9 @@ fn hooks_follow_a_reload_and_replaced_secrets() {
 fn a_listener_of_their_own_asks_for_client_certificates() {
     let validity = kopfd::http::Validity::unlimited();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server =
-        format!("hooks: {{server: {{addr: 127.0.0.1, port: {port}, path: /h, certfile: tls.crt, pkeyfile: tls.key, verifyCafile: ca.pem}}}}");
+    let server = format!(
+        "hooks: {{server: {{addr: 127.0.0.1, port: {port}, path: /h, certfile: tls.crt, pkeyfile: tls.key, verifyCafile: ca.pem}}}}"
+    );
     let hooks = "\n    - {path: /who, fn: who, script: a.rhai, auth: {clientCertificate: {names: [ci.example.com]}}}";
     let cluster = prepared(&server, hooks);
     let authority = kopfd::http::Authority::make("tests", validity).unwrap();

@@ -50,9 +50,7 @@ impl Service {
         let Some(path) = request.uri().path().strip_prefix(&*self.prefix).map(str::to_owned) else { return Err(request) };
         let (answer, hook) = match self.hooks.find(request.method().as_str(), &path) {
             Found::Unknown => return Err(request),
-            Found::OtherMethods(methods) => {
-                (written(&other_methods(&methods)), String::new())
-            }
+            Found::OtherMethods(methods) => (written(&other_methods(&methods)), String::new()),
             Found::Hook(pending) => {
                 let hook = pending.hook().handler.id.clone();
                 (self.answer(&pending, request, path).await, hook)
@@ -77,9 +75,7 @@ impl Service {
         match read_body_within(request.into_body(), limits, &self.bytes).await {
             Ok((body, _held)) => written(&pending.answer(HookRequest { body, ..head }).await),
             Err(SharedBodyError::Exhausted) => written(&pending.refuse(unavailable("too many requests are in flight\n"))),
-            Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => {
-                rest.answer(written(&pending.too_large())).await
-            }
+            Err(SharedBodyError::Body(BodyError::TooLarge(rest))) => rest.answer(written(&pending.too_large())).await,
             Err(SharedBodyError::Body(BodyError::Timeout)) => written(&invalid(408, "the body did not arrive in time\n")),
             Err(SharedBodyError::Body(BodyError::Broken(_))) => written(&invalid(400, "the body cannot be read\n")),
         }

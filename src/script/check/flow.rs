@@ -173,6 +173,7 @@ impl<'a> Walk<'a> {
                 format!("`{shown}` is for handlers of changes only"),
                 Some("sub-handlers belong to create, update, delete, resume and field handlers"),
             ),
+            (HostEffect::Answer, _) => (format!("`{shown}` is for hooks only"), Some("a hook returns it: `return respond(202, body);`")),
             (_, CodeContext::Expression) => (
                 format!("`{shown}` is not available in expressions"),
                 Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),

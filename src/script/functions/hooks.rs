@@ -98,7 +98,8 @@ fn touch(native: &Native<'_>, kind: &Dynamic, namespace: Option<&Dynamic>, name:
 
 /// Tells whether the object is that of the running cycle. Its own touch would begin the next cycle, and so on without an end.
 fn is_handled(context: &Context, target: &targets::Target, name: &str) -> bool {
-    let Some(subject @ (Subject::Change { .. } | Subject::Event { .. } | Subject::Index { .. } | Subject::Reconcile { .. })) = context.subject()
+    let Some(subject @ (Subject::Change { .. } | Subject::Event { .. } | Subject::Index { .. } | Subject::Reconcile { .. })) =
+        context.subject()
     else {
         return false;
     };
