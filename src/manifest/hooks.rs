@@ -189,7 +189,7 @@ fn hmac(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     let (header, algorithm, encoding) = (header?, algorithm?, encoding?);
     // As GitHub and most others write it; base64 is mostly written alone.
     let usual = || if encoding == Encoding::Hex { format!("{}=", algorithm.as_str()) } else { String::new() };
-    let prefix = prefix.map_or_else(|| Some(usual()), |prefix| prefix)?;
+    let prefix = prefix.unwrap_or_else(|| Some(usual()))?;
     Some(Check::Hmac { secret: secret?, form: Signature { header, algorithm, prefix, encoding } })
 }
 

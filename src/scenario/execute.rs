@@ -126,7 +126,10 @@ async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Res
     match &step.action {
         StepAction::Restart(downtime) => stop_and_restart(environment, step, (downtime, false), mode).await,
         StepAction::Kill(downtime) => stop_and_restart(environment, step, (downtime, true), mode).await,
-        StepAction::Reload { files, is_refused } => environment.reload(files, *is_refused).await.map_err(|text| fail(text.into())),
+        StepAction::Reload { files, is_refused } => {
+            // Boxed, since a step has no place for the state of a reload.
+            Box::pin(environment.reload(files, *is_refused)).await.map_err(|text| fail(text.into()))
+        }
         StepAction::Settle { within, despite_errors } => settle(environment, *within, *despite_errors, mode).await.map_err(fail),
         StepAction::Expect(expectation) => match verify(environment, step.spot, expectation).await {
             differences if differences.is_empty() => Ok(()),

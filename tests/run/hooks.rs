@@ -83,7 +83,7 @@ impl Run {
 }
 
 fn exchange(stream: &mut (impl std::io::Read + std::io::Write), line: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<Vec<_>>().concat();
     let length = body.len();
     let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
     // The server may answer before it has read everything.

@@ -91,10 +91,8 @@ async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop:
     let service = tower::service_fn(move |request: Request<Incoming>| {
         let (endpoints, probes, hooks) = (endpoints.clone(), url.path.clone(), hooks.clone());
         async move {
-            let request = match Endpoints::is_endpoint(request.uri().path(), &probes) {
-                true => Err(request),
-                false => hooks.respond(request).await,
-            };
+            let is_endpoint = Endpoints::is_endpoint(request.uri().path(), &probes);
+            let request = if is_endpoint { Err(request) } else { hooks.respond(request).await };
             Ok::<_, Infallible>(match request {
                 Ok(answer) => answer,
                 Err(request) => respond(&endpoints, &probes, request.method(), request.uri().path()).await.map(BodyExt::boxed_unsync),

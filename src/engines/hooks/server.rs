@@ -53,7 +53,10 @@ pub enum HookServerError {
 
 /// The listeners of a process. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct HookServers(Arc<Mutex<Vec<(HookServer, Weak<Running>)>>>);
+pub struct HookServers(Arc<Mutex<Vec<Entry>>>);
+
+/// The settings of a listener, and the listener as long as it runs.
+type Entry = (HookServer, Weak<Running>);
 
 impl std::fmt::Debug for HookServers {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

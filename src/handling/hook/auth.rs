@@ -185,7 +185,9 @@ impl Signature {
             Algorithm::Sha512 => mac::<Hmac<Sha512>>(key, body).finalize().into_bytes().to_vec(),
         };
         let text = match self.encoding {
-            Encoding::Hex => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Encoding::Hex => {
+                bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+            }
             Encoding::Base64 => STANDARD.encode(bytes),
         };
         format!("{}{text}", self.prefix)
