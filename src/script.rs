@@ -19,7 +19,7 @@ macro_rules! pure {
 
 pub mod access;
 mod allocator;
-pub mod answer;
+mod answer;
 pub mod api;
 pub mod arguments;
 mod attempt;
@@ -86,9 +86,8 @@ mod view;
 mod warnings;
 
 pub use allocator::Accounting;
-pub use answer::HookAnswer;
 pub use api::{Api, ApiError, Credentials};
-pub use call::{Attempted, Call, Evaluation, Returned, SelfWrite, Subhandling};
+pub use call::{Attempted, Call, Evaluation, HookAnswer, Returned, SelfWrite, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limit, Limits};
 pub use host::{Fibers, Host, Installed, Options, Threads};

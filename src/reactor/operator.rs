@@ -247,9 +247,9 @@ async fn run(
     let effects = effects.with_background(background);
     let (review_calls, hooks_stop) = (Arc::clone(&calls), Stop::new());
     let has_hooks = !hooks.is_empty();
-    let answerer = Arc::new(Answerer::new(AnswererParts {
+    let first = HookRevision::new(Arc::clone(&calls), hooks);
+    let parts = AnswererParts {
         operator: name.as_str().into(),
-        revision: HookRevision::new(Arc::clone(&calls), hooks),
         secrets: Secrets::new(client.clone(), &name),
         clock: shared.clock.clone(),
         pause: pause.clone(),
@@ -259,7 +259,8 @@ async fn run(
         metrics: metrics.clone(),
         ending: own_stop.clone(),
         stop: hooks_stop.clone(),
-    }));
+    };
+    let answerer = Arc::new(Answerer::new(parts, first));
     let opened = shared.hooks.open(Arc::clone(&answerer), &settings, &endpoints.hooks, has_hooks).await;
     let hooks_place = opened.map_err(|source| ServeError::Hooks { operator: name.clone(), source })?;
     let (clock, review_events) = (shared.clock.clone(), events.clone());

@@ -8,6 +8,7 @@ use rhai::{Dynamic, Map};
 use serde_json::Value;
 
 use super::bytes::Bytes;
+use super::call::HookAnswer;
 use super::convert;
 use super::subject::HookRequest;
 
@@ -18,17 +19,6 @@ const BYTES: &str = "application/octet-stream";
 /// The statuses of answers without and with a body.
 const EMPTY: u16 = 204;
 const OK: u16 = 200;
-
-/// The answer of a hook.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HookAnswer {
-    /// The HTTP status.
-    pub status: u16,
-    /// The headers, by lower-case names.
-    pub headers: BTreeMap<String, String>,
-    /// The body.
-    pub body: Vec<u8>,
-}
 
 /// The result of `respond`.
 #[derive(Clone)]
@@ -41,27 +31,25 @@ pub(super) struct Response {
     pub body: Dynamic,
 }
 
-impl HookAnswer {
-    /// Returns the answer of a function's result.
-    ///
-    /// # Errors
-    /// If it cannot be an answer: the reason.
-    pub(super) fn of(result: &Dynamic) -> Result<Self, String> {
-        let Some(response) = result.read_lock::<Response>().map(|response| response.clone()) else {
-            let (content_type, body) = body_of(result)?;
-            let status = if content_type.is_some() { OK } else { EMPTY };
-            return Ok(Self::new(status, BTreeMap::new(), content_type, body));
-        };
-        let (content_type, body) = body_of(&response.body)?;
-        Ok(Self::new(response.status, response.headers, content_type, body))
-    }
+/// Returns the answer of a function's result.
+///
+/// # Errors
+/// If it cannot be an answer: the reason.
+pub(super) fn of(result: &Dynamic) -> Result<HookAnswer, String> {
+    let Some(response) = result.read_lock::<Response>().map(|response| response.clone()) else {
+        let (content_type, body) = body_of(result)?;
+        let status = if content_type.is_some() { OK } else { EMPTY };
+        return Ok(made(status, BTreeMap::new(), content_type, body));
+    };
+    let (content_type, body) = body_of(&response.body)?;
+    Ok(made(response.status, response.headers, content_type, body))
+}
 
-    fn new(status: u16, mut headers: BTreeMap<String, String>, content_type: Option<&str>, body: Vec<u8>) -> Self {
-        if let Some(content_type) = content_type {
-            headers.entry("content-type".to_owned()).or_insert_with(|| content_type.to_owned());
-        }
-        Self { status, headers, body }
+fn made(status: u16, mut headers: BTreeMap<String, String>, content_type: Option<&str>, body: Vec<u8>) -> HookAnswer {
+    if let Some(content_type) = content_type {
+        headers.entry("content-type".to_owned()).or_insert_with(|| content_type.to_owned());
     }
+    HookAnswer { status, headers, body }
 }
 
 /// Returns the content type and the bytes of a body.
@@ -108,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     fn answer(value: Dynamic) -> (u16, String, String) {
-        let answer = HookAnswer::of(&value).unwrap();
+        let answer = of(&value).unwrap();
         (answer.status, answer.headers.get("content-type").cloned().unwrap_or_default(), String::from_utf8(answer.body).unwrap())
     }
 
@@ -122,14 +110,14 @@ mod tests {
         let headers = BTreeMap::from([("content-type".to_owned(), "text/csv".to_owned())]);
         let response = Response { status: 202, headers, body: "a,b".into() };
         assert_eq!(answer(Dynamic::from(response)), (202, "text/csv".to_owned(), "a,b".to_owned()));
-        assert!(HookAnswer::of(&f64::NAN.into()).unwrap_err().contains("cannot be an answer"));
+        assert!(of(&f64::NAN.into()).unwrap_err().contains("cannot be an answer"));
     }
 
     #[test]
     fn a_request_has_its_body_as_text_if_it_is_text() {
         let of =
             |body: &'static [u8]| request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>();
-        assert_eq!(of(b"hello")["body"].clone().into_string().as_deref(), Ok("hello"));
-        assert!(of(b"\xff")["body"].is::<Bytes>() && of(b"")["json"].is_unit() && of(b"")["certificate"].is_unit());
+        assert_eq!(body(b"hello")["body"].clone().into_string().as_deref(), Ok("hello"));
+        assert!(body(b"\xff")["body"].is::<Bytes>() && body(b"")["json"].is_unit() && body(b"")["certificate"].is_unit());
     }
 }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use rhai::{Dynamic, ImmutableString};
 
-use super::answer::HookAnswer;
 use super::arguments::{Attempt, Offer};
 use super::budget::Ending;
 use super::context::Subhandlers;
@@ -14,7 +13,7 @@ use super::function::Ended;
 use super::script_error::Failure;
 use super::subhandlers::{self, Registry};
 use super::subject::Subject;
-use super::{index, verdict};
+use super::{answer, index, verdict};
 use crate::handling::{Candidate, Verdict};
 
 impl Execution {
@@ -83,7 +82,7 @@ impl Execution {
         if let Some(ending) = self.budget.ending() {
             return verdict::of_ending(ending, &self.budget, None);
         }
-        match HookAnswer::of(&ended.result()) {
+        match answer::of(&ended.result()) {
             Ok(answer) => {
                 self.notes.borrow_mut().answer = Some(answer);
                 Verdict::Returned(None)

@@ -7,7 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::answer::HookAnswer;
 use super::declaration::Limit;
 use super::index::IndexEntries;
 use super::subject::Subject;
@@ -86,6 +85,17 @@ pub struct Returned {
     pub overrun: Option<Limit>,
     /// Whether the call was cancelled: the cycle has no conclusion.
     pub is_cancelled: bool,
+}
+
+/// The answer of a hook.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, by lower-case names.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 /// One attempt of a sub-handler.

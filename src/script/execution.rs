@@ -9,10 +9,9 @@ use jiff::Timestamp;
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString};
 use serde_json::Value;
 
-use super::answer::HookAnswer;
 use super::arguments::Outputs;
 use super::budget::Budget;
-use super::call::{Attempted, Subhandling};
+use super::call::{Attempted, HookAnswer, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
 use super::index::IndexEntries;

@@ -64,8 +64,6 @@ impl HookRevision {
 pub struct AnswererParts {
     /// The name of the operator.
     pub operator: Arc<str>,
-    /// The first revision.
-    pub revision: HookRevision,
     /// The credentials.
     pub secrets: Secrets,
     /// The clock.
@@ -96,11 +94,9 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// Returns the answerer of an operator.
-    pub fn new(mut parts: AnswererParts) -> Self {
-        let empty = HookRevision::new(Arc::clone(&parts.revision.scripts), Vec::new());
-        let newest = RwLock::new(Arc::new(std::mem::replace(&mut parts.revision, empty)));
-        Self { parts, newest, told: Mutex::default() }
+    /// Returns the answerer of an operator, with its first revision.
+    pub fn new(parts: AnswererParts, first: HookRevision) -> Self {
+        Self { parts, newest: RwLock::new(Arc::new(first)), told: Mutex::default() }
     }
 
     /// Returns the name of the operator.
