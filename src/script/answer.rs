@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_request_has_its_body_as_text_if_it_is_text() {
-        let of =
+        let body =
             |body: &'static [u8]| request(&HookRequest { body: bytes::Bytes::from_static(body), ..HookRequest::default() }).cast::<Map>();
         assert_eq!(body(b"hello")["body"].clone().into_string().as_deref(), Ok("hello"));
         assert!(body(b"\xff")["body"].is::<Bytes>() && body(b"")["json"].is_unit() && body(b"")["certificate"].is_unit());
