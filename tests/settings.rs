@@ -47,6 +47,7 @@ const EFFECTS: [(&str, &str, &str); 47] = [
     ("queueing.breaker", LOOPS, "a handler that changes what it is called for is slowed down"),
     ("scripts.memory", LIMITS, "new_calls_wait_while_the_running_ones_hold_more_than_the_process_may"),
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
+    ("hooks.server", "tests/run/hooks.rs", "a_listener_of_their_own_asks_for_client_certificates"),
     ("admission.server", "tests/run/admission.rs", "the_api_server_has_requests_reviewed"),
     ("admission.managed", WEBHOOKS, "conditions of filters can be switched off"),
     ("admission.derivedConditions", WEBHOOKS, "conditions of filters can be switched off"),
