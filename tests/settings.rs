@@ -19,7 +19,7 @@ const WEBHOOKS: &str = "tests/scenarios/holding/managed-webhooks.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 47] = [
+const EFFECTS: [(&str, &str, &str); 48] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
