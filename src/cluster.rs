@@ -34,4 +34,4 @@ pub use object_client::ObjectClient;
 pub use partial_metadata::PartialMetadata;
 pub use resource_resolver::ResourceResolver;
 pub use settings::{ConnectionSettings, Networking, Watching};
-pub use watch::{KnownObjects, Seen, Sink, Watcher};
+pub use watch::{KnownObjects, Seen, Sink, Touch, Watcher};

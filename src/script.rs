@@ -19,6 +19,7 @@ macro_rules! pure {
 
 pub mod access;
 mod allocator;
+mod answer;
 pub mod api;
 pub mod arguments;
 mod attempt;
@@ -86,7 +87,7 @@ mod warnings;
 
 pub use allocator::Accounting;
 pub use api::{Api, ApiError, Credentials};
-pub use call::{Attempted, Call, Evaluation, Returned, SelfWrite, Subhandling};
+pub use call::{Attempted, Call, Evaluation, HookAnswer, Returned, SelfWrite, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limit, Limits};
 pub use host::{Fibers, Host, Installed, Options, Threads};

@@ -18,7 +18,7 @@ use crate::outside;
 use crate::persistence::{Keys, SecretForm};
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Admission, Scope};
+use crate::reactor::{Admission, HookReach, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 
@@ -265,6 +265,7 @@ async fn serve(
         has_trials: true,
         pod: pod(),
         admission: Admission::default(),
+        hooks: HookReach::network(options.liveness.is_some()),
         peering,
         leading,
         checks_rights: true,

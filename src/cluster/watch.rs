@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{debug, error, info, warn};
@@ -117,8 +117,18 @@ pub struct Watcher {
     /// Whether the version was lost since the last valid line.
     was_lost: bool,
     revisits: Revisits,
+    touches: Option<mpsc::Receiver<Touch>>,
     /// At whose changes everything is listed anew.
     relists: Option<watch::Receiver<u64>>,
+}
+
+/// An object that is to be passed on once more, as it was read just before.
+#[derive(Debug)]
+pub struct Touch {
+    /// The object as JSON.
+    pub text: String,
+    /// Answered when it was passed on, or need not be.
+    pub taken: oneshot::Sender<()>,
 }
 
 /// The identities of the objects that a watcher knew.
@@ -192,6 +202,7 @@ impl Watcher {
             last_failure: LastFailure::None,
             was_lost: false,
             revisits: Revisits::new(None),
+            touches: None,
             relists: None,
         })
     }
@@ -205,6 +216,11 @@ impl Watcher {
     /// Returns the watcher with a signal, at whose changes it passes all known objects on once more.
     pub fn with_revisits(self, revisits: watch::Receiver<u64>) -> Self {
         Self { revisits: Revisits::new(Some(revisits)), ..self }
+    }
+
+    /// Returns the watcher with touches of single objects, which it passes on once more.
+    pub fn with_touches(self, touches: mpsc::Receiver<Touch>) -> Self {
+        Self { touches: Some(touches), ..self }
     }
 
     /// Returns the watcher of the object with this name alone. Permissions for that object are enough for it.
@@ -384,6 +400,10 @@ impl Watcher {
                     silent_at = after(inactivity);
                     continue;
                 }
+                touch = next_touch(self.touches.as_mut()) => {
+                    self.touch(touch, sink).await;
+                    continue;
+                }
                 chunk = next_within(&mut stream, until) => chunk,
             };
             let chunk = match chunk {
@@ -435,6 +455,17 @@ impl Watcher {
                 return Ok(());
             }
         }
+    }
+
+    /// Passes a touched object on, if its state is the one seen last. A later state is in the stream, and an earlier one was followed by a
+    /// change, which was passed on after the object was read.
+    async fn touch(&mut self, touch: Touch, sink: &mut impl Sink) {
+        let Ok(head) = PartialMetadata::of(&touch.text) else { return };
+        if self.known.is_latest(&head) {
+            sink.seen(Seen { event_kind: EventKind::Touched, head: &head, text: &touch.text, resource: &self.resource }).await;
+        }
+        // The script may be gone.
+        let _ = touch.taken.send(());
     }
 
     /// A stream may end without the end of its last line, or in the middle of it.
@@ -632,6 +663,17 @@ impl Revisits {
         };
         let pause = self.failures.next_or_last().unwrap_or_default();
         self.again_at = after(Some(pause.max(failure.retry_after().unwrap_or_default())));
+    }
+}
+
+/// Waits for a touch; without a channel, or when its senders are gone, forever.
+async fn next_touch(touches: Option<&mut mpsc::Receiver<Touch>>) -> Touch {
+    match touches {
+        Some(touches) => match touches.recv().await {
+            Some(touch) => touch,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, LogPar
 
 use super::change_log::{ChangeLog, Write};
 use super::script_watch;
+use super::touching::Touches;
 
 /// The cluster access of one operator's scripts.
 pub struct ScriptApi {
@@ -28,17 +29,23 @@ pub struct ScriptApi {
     poster: Poster,
     of_every_replica: Option<Arc<dyn Api>>,
     others: Arc<OtherClusters>,
+    touches: Touches,
 }
 
 impl ScriptApi {
     /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
-        Self { objects, kinds, log: None, poster, of_every_replica: None, others: Arc::default() }
+        Self { objects, kinds, log: None, poster, of_every_replica: None, touches: Touches::default(), others: Arc::default() }
     }
 
     /// Returns the bridge with a log of writes.
     pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Returns the bridge that has objects handled once more.
+    pub fn touching(self, touches: Touches) -> Self {
+        Self { touches, ..self }
     }
 
     /// Returns the bridge for the calls of the leader, beside the one for calls that every replica makes.
@@ -162,9 +169,15 @@ impl Api for ScriptApi {
         let opened = self.objects.of_other_cluster(&self.others, kubeconfig).map(|(objects, kinds)| {
             let poster = self.poster.clone();
             let others = Arc::clone(&self.others);
-            Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None }) as Arc<dyn Api>
+            Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None, touches: Touches::default() })
+                as Arc<dyn Api>
         });
         ready(opened.map_err(|error| api_error(&error))).boxed()
+    }
+
+    fn touch(&self, resource: Arc<Resource>, namespace: Option<String>, name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        async move { self.touches.touch(&self.objects, &resource, namespace.as_deref(), &name).await.map_err(|error| api_error(&error)) }
+            .boxed()
     }
 
     fn post(&self, event: EventRequest) {

@@ -34,6 +34,10 @@ pub trait Api: Send + Sync {
         let _ = kubeconfig;
         ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
     }
+    /// Has an object handled as if it had changed. Returns whether the operator handles such an object.
+    fn touch(&self, _resource: Arc<Resource>, _namespace: Option<String>, _name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
     /// Queues Kubernetes Events, as far as the settings allow.
     fn post(&self, event: EventRequest);
     /// Tells whether log messages of scripts are posted as Events.

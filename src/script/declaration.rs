@@ -93,6 +93,8 @@ pub enum BindingKind {
     Login,
     /// Operator-level schedules.
     Schedule,
+    /// HTTP requests from outside.
+    Hook,
     /// The function of a level-triggered reconciliation.
     Reconcile,
     /// The function that maps a related object to the objects it concerns.
@@ -101,7 +103,7 @@ pub enum BindingKind {
 
 impl BindingKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Change,
         Self::Event,
         Self::Timer,
@@ -114,6 +116,7 @@ impl BindingKind {
         Self::Activity,
         Self::Login,
         Self::Schedule,
+        Self::Hook,
         Self::Reconcile,
         Self::Map,
     ];

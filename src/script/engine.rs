@@ -11,6 +11,7 @@ use rhai::packages::{
 };
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
+use super::answer::Response;
 use super::arguments::{EVERYTHING, VIEWS};
 use super::bytes::Bytes;
 use super::context::Context;
@@ -84,7 +85,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub(super) fn host_types() -> [TypeId; 14] {
+pub(super) fn host_types() -> [TypeId; 15] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -100,6 +101,7 @@ pub(super) fn host_types() -> [TypeId; 14] {
         TypeId::of::<SharedHandle>(),
         TypeId::of::<LockHandle>(),
         TypeId::of::<Bytes>(),
+        TypeId::of::<Response>(),
     ]
 }
 

@@ -9,6 +9,7 @@ mod environment;
 mod errors;
 mod events;
 mod hexadecimal;
+mod hooks;
 mod http;
 mod k8s;
 mod library;
@@ -48,6 +49,7 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         hexadecimal::register,
+        hooks::register,
         http::register,
         k8s::register,
         library::register,

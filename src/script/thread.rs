@@ -314,7 +314,7 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts, entries } = execution.notes.take();
+        let Notes { records, mut subrefs, messages, attempts, entries, answer } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
@@ -330,6 +330,7 @@ impl Thread {
             attempts,
             entries,
             warnings,
+            answer,
             settings,
             self_writes: budget.take_self_writes(),
             operations,

@@ -3,6 +3,7 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod hooks;
 mod peering;
 mod reviews;
 mod scripts;
@@ -23,6 +24,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
+pub use hooks::HookOutcome;
 pub use reviews::ReviewOutcome;
 pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
@@ -60,6 +62,8 @@ struct Families {
     cycles: Family<Labels, Counter>,
     reviews: Family<Labels, Counter>,
     review_seconds: Histograms,
+    hooks: Family<Labels, Counter>,
+    hook_seconds: Histograms,
     loops: Family<Labels, Counter>,
     slowed: Family<Labels, Gauge>,
     requests: Family<Labels, Counter>,
@@ -115,6 +119,8 @@ impl Default for Metrics {
             cycles: register(&mut registry, table::CYCLES, Family::default()),
             reviews: register(&mut registry, table::REVIEWS, Family::default()),
             review_seconds: register(&mut registry, table::REVIEW_SECONDS, histograms()),
+            hooks: register(&mut registry, table::HOOKS, Family::default()),
+            hook_seconds: register(&mut registry, table::HOOK_SECONDS, histograms()),
             loops: register(&mut registry, table::LOOPS, Family::default()),
             slowed: register(&mut registry, table::SLOWED, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
@@ -364,14 +370,14 @@ pub struct WatchGauge {
 impl KindMetrics {
     /// Counts a received object.
     pub fn event(&self, kind: crate::object::EventKind, at: Timestamp) {
-        use crate::object::EventKind::{Added, Deleted, Listed, Modified, Revisited};
+        use crate::object::EventKind::{Added, Deleted, Listed, Modified, Revisited, Touched};
         let index = match kind {
             Listed => 0,
             Added => 1,
             Modified => 2,
             Deleted => 3,
             // No watch has sent it.
-            Revisited => return,
+            Revisited | Touched => return,
         };
         self.events[index].inc();
         self.last_event.set(unix_seconds(at));
@@ -466,6 +472,7 @@ mod tests {
         operator.timer("repair");
         operator.cycle(true);
         operator.review("valid", ReviewOutcome::Denied, Duration::from_millis(3));
+        operator.hook("pushed", HookOutcome::Forbidden, Duration::from_millis(3));
         operator.looped("made");
         operator.slowed(4);
         operator.index("by_team").set(3, 2);
@@ -535,6 +542,8 @@ mod tests {
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
             "kopfd_reviews_total{operator=\"demo\",webhook=\"valid\",outcome=\"denied\"} 1",
+            "kopfd_hook_requests_total{operator=\"demo\",hook=\"pushed\",outcome=\"forbidden\"} 1",
+            "kopfd_hook_duration_seconds_bucket{le=\"0.005\",operator=\"demo\",hook=\"pushed\"} 1",
             "kopfd_review_duration_seconds_bucket{le=\"0.005\",operator=\"demo\",webhook=\"valid\"} 1",
             "kopfd_loops_total{operator=\"demo\",handler=\"made\"} 1",
             "kopfd_objects_slowed_down{operator=\"demo\"} 4",

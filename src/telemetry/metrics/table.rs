@@ -98,6 +98,14 @@ pub(super) const REVIEWS: Description =
 pub(super) const REVIEW_SECONDS: Description =
     histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received review to its answer");
 
+pub(super) const HOOKS: Description = counter(
+    "kopfd_hook_requests_total",
+    &["operator", "hook", "outcome"],
+    "Requests to hooks by outcome: answered, unauthenticated, forbidden, invalid, limited, unavailable, failed",
+);
+pub(super) const HOOK_SECONDS: Description =
+    histogram("kopfd_hook_duration_seconds", &["operator", "hook"], "Time from the head of a request to a hook until its answer");
+
 pub(super) const LOOPS: Description = counter(
     "kopfd_loops_total",
     &["operator", "handler"],
@@ -189,7 +197,7 @@ pub(super) const LEADER_CHANGES: Description = counter(
 );
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 44] = [
+pub const TABLE: [Description; 46] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -208,6 +216,8 @@ pub const TABLE: [Description; 44] = [
     CYCLES,
     REVIEWS,
     REVIEW_SECONDS,
+    HOOKS,
+    HOOK_SECONDS,
     LOOPS,
     SLOWED,
     REQUESTS,
