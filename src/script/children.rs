@@ -121,9 +121,8 @@ impl<V: 'static> Children<V> {
                 return Ok(());
             }
             let places = self.places;
-            let place = self.place.get_or_insert_with(|| {
-                async { places.acquire().await.expect("the semaphore is never closed") }.boxed_local()
-            });
+            let place =
+                self.place.get_or_insert_with(|| async { places.acquire().await.expect("the semaphore is never closed") }.boxed_local());
             let Poll::Ready(place) = place.as_mut().poll(context) else { return Ok(()) };
             self.place = None;
             if let Some((index, task)) = self.tasks.next() {
