@@ -30,6 +30,7 @@ pub mod call;
 mod call_rate;
 mod chain;
 pub mod check;
+mod children;
 mod compile;
 mod context;
 mod convert;

@@ -140,6 +140,13 @@ impl Context {
         }))
     }
 
+    /// Returns the context of a closure that runs on a fiber of its own, with the budget of that fiber.
+    pub(super) fn of_child(&self, budget: Rc<Budget>) -> Self {
+        let Inner { environment, mode, span, subject, .. } = &*self.0;
+        let (environment, span, subject) = (Rc::clone(environment), span.clone(), subject.clone());
+        Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject, subhandlers: None }))
+    }
+
     /// Returns the context that a host function is called in.
     ///
     /// # Errors

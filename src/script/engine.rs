@@ -70,6 +70,16 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the sizes that an interpreter was built with.
+    pub(super) fn of_engine(engine: &Engine) -> Self {
+        Self {
+            depth: engine.max_call_levels().saturating_sub(1),
+            string: engine.max_string_size(),
+            array: engine.max_array_size(),
+            map: engine.max_map_size(),
+        }
+    }
+
     /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole limit.
     pub(super) fn of(limits: &Limits) -> Self {
         let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);

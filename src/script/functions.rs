@@ -17,6 +17,7 @@ mod login;
 pub(super) mod moments;
 mod options;
 mod outside;
+mod parallel;
 mod passwords;
 pub(super) mod patterns;
 mod random;
@@ -56,6 +57,7 @@ pub(super) fn register(engine: &mut Engine) {
         login::register,
         moments::register,
         outside::register,
+        parallel::register,
         passwords::register,
         regexp::register,
         sized::register,

@@ -82,7 +82,7 @@ impl HostEffect {
         match (namespace.first().map(String::as_str), name) {
             (Some("k8s"), _) | (None, "touch") => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
-            (Some("http" | "exec" | "file"), _) | (None, "sleep") => Some(Self::Wait),
+            (Some("http" | "exec" | "file"), _) | (None, "sleep" | "parallel") => Some(Self::Wait),
             (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
             (None, "respond") => Some(Self::Answer),

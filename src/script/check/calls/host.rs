@@ -58,6 +58,15 @@ impl<'a> Analysis<'a> {
                 }
                 result
             }
+            ([], "parallel") => {
+                let mut results = Values::default();
+                let functions = arguments.first().map(Values::items).unwrap_or_default();
+                results.is_open = functions.is_open;
+                for function in functions.functions() {
+                    results.join(self.apply(function, []));
+                }
+                Values::list(results)
+            }
             ([], "subhandler") => {
                 for function in arguments.iter().flat_map(Values::functions) {
                     self.subhandler(function, arguments.get(1));
