@@ -71,7 +71,7 @@ pub(super) struct Sizes {
 
 impl Sizes {
     /// Returns the sizes that an interpreter was built with.
-    pub(super) fn of_engine(engine: &Engine) -> Self {
+    fn of_engine(engine: &Engine) -> Self {
         Self {
             depth: engine.max_call_levels().saturating_sub(1),
             string: engine.max_string_size(),
@@ -123,6 +123,11 @@ pub(super) fn of_thread(sizes: Sizes) -> Rc<Engine> {
         }
         Rc::clone(engines.entry(sizes).or_insert_with(|| Rc::new(build(sizes))))
     })
+}
+
+/// Returns the interpreter of this thread with the sizes of another one, for code that outlives a borrow of that one.
+pub(super) fn like(engine: &Engine) -> Rc<Engine> {
+    of_thread(Sizes::of_engine(engine))
 }
 
 /// Returns an interpreter with all host functions.

@@ -234,6 +234,7 @@ impl Thread {
             indexes,
             shared,
             transforms,
+            engine_like: engine::like,
         };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);

@@ -13,7 +13,6 @@ use super::options::Options;
 use super::support::{self, Given, Native, Pace, Thrown};
 use crate::script::children::{Children, Failed, MAX_AT_ONCE, MAX_LEVELS, Task};
 use crate::script::context::{Context, wait_in};
-use crate::script::engine::{self, Sizes};
 use crate::script::function::{Closure, Ended};
 use crate::script::script_error::Failure;
 
@@ -98,7 +97,7 @@ fn closure(pointer: &FnPtr, global: &GlobalRuntimeState, known: &mut HashMap<(St
 }
 
 fn tasks(native: &Native<'_>, context: &Context, closures: Vec<Closure>) -> Vec<Task<Dynamic>> {
-    let engine = engine::of_thread(Sizes::of_engine(native.engine()));
+    let engine = (context.environment().engine_like)(native.engine());
     let level = native.global_runtime_state().level + 1;
     let task = |closure: Closure| -> Task<Dynamic> {
         let (engine, context) = (Rc::clone(&engine), context.clone());
