@@ -29,6 +29,7 @@ pub mod reload;
 pub mod revision;
 pub mod rights;
 pub mod script_api;
+mod script_metrics;
 pub mod status;
 pub mod throttle;
 mod trial;

@@ -13,6 +13,7 @@ mod http;
 mod k8s;
 mod library;
 mod login;
+mod metrics;
 pub(super) mod moments;
 mod options;
 mod outside;
@@ -52,6 +53,7 @@ pub(super) fn register(engine: &mut Engine) {
         k8s::register,
         library::register,
         login::register,
+        metrics::register,
         moments::register,
         outside::register,
         passwords::register,
