@@ -4,7 +4,7 @@ use crate::script::outside::measures::{Measure, Measures, Sample};
 use crate::telemetry::metrics::{Change, OperatorMetrics};
 
 /// The metrics of one operator's scripts.
-pub struct ScriptMeasures(pub OperatorMetrics);
+pub(super) struct ScriptMeasures(pub(super) OperatorMetrics);
 
 impl Measures for ScriptMeasures {
     fn record(&self, sample: Sample) -> Result<(), String> {
