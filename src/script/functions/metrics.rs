@@ -187,7 +187,7 @@ mod tests {
             metric::remove("b", #{ x: "1" }); metric::describe("a", "A thing");
         "#;
         let (result, lines) = noted(Mode::Function, script).await;
-        result.unwrap();
+        drop(result.unwrap());
         let expected = [
             "a {} Add(1.0)",
             "a {\"x\": \"1\", \"z\": \"true\"} Add(1.0)",

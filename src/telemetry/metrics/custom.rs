@@ -82,7 +82,10 @@ impl OperatorMetrics {
         check_name(name)?;
         labels.keys().try_for_each(|label| check_label(label))?;
         let kind = match &change {
-            Change::Remove => return self.remove(name, &labels),
+            Change::Remove => {
+                self.remove(name, &labels);
+                return Ok(());
+            }
             Change::Add(more) if !more.is_finite() || *more < 0.0 => {
                 return Err(format!("the counter {name} cannot grow by {more}: it takes numbers that are not negative"));
             }
@@ -126,13 +129,12 @@ impl OperatorMetrics {
         Ok(())
     }
 
-    fn remove(&self, name: &str, labels: &SeriesLabels) -> Result<(), String> {
+    fn remove(&self, name: &str, labels: &SeriesLabels) {
         let mut state = self.metrics.0.custom.0.lock();
         let series = state.families.get_mut(family_name(name)).and_then(|family| family.operators.get_mut(&self.operator));
         if let Some(series) = series {
             series.values.remove(labels);
         }
-        Ok(())
     }
 }
 
