@@ -30,6 +30,7 @@ pub mod reload;
 pub mod revision;
 pub mod rights;
 pub mod script_api;
+mod script_metrics;
 mod script_watch;
 pub mod status;
 pub mod throttle;

@@ -28,6 +28,7 @@ use super::observer::{Declared, Observer, Scope};
 use super::reload::{self, Loaded, Reloads};
 use super::rights;
 use super::script_api::ScriptApi;
+use super::script_metrics::ScriptMeasures;
 use super::status::{Functions, LiveStatus};
 use super::touching::Touches;
 use crate::engines::activities::login::{ActivityLogin, Server};
@@ -171,7 +172,9 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
-        outside: given_outside.unwrap_or_else(|| outside::of_process(move || server_client.server())),
+        outside: given_outside
+            .unwrap_or_else(|| outside::of_process(move || server_client.server()))
+            .measured_by(Arc::new(ScriptMeasures(metrics.clone()))),
         memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;

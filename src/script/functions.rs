@@ -14,6 +14,7 @@ mod http;
 mod k8s;
 mod library;
 mod login;
+mod metrics;
 pub(super) mod moments;
 mod options;
 mod outside;
@@ -55,6 +56,7 @@ pub(super) fn register(engine: &mut Engine) {
         k8s::register,
         library::register,
         login::register,
+        metrics::register,
         moments::register,
         outside::register,
         parallel::register,

@@ -5,6 +5,7 @@ pub mod files;
 mod glob;
 mod hosts;
 mod http;
+pub mod measures;
 pub mod programs;
 mod tokens;
 
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use files::Files;
 pub use hosts::{Grants, is_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
+use measures::Measures;
 use programs::Programs;
 pub(super) use tokens::Tokens;
 
@@ -25,6 +27,8 @@ pub struct Outside {
     pub programs: Option<Arc<dyn Programs>>,
     /// The files of the machine.
     pub files: Option<Arc<dyn Files>>,
+    /// The metrics of the operator.
+    pub measures: Option<Arc<dyn Measures>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
     pub(super) tokens: Arc<Tokens>,
 }
@@ -32,7 +36,13 @@ pub struct Outside {
 impl Outside {
     /// Returns a world with all of it.
     pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
-        Self { http: Some(http), programs: Some(programs), files: Some(files), tokens: Arc::default() }
+        Self { http: Some(http), programs: Some(programs), files: Some(files), measures: None, tokens: Arc::default() }
+    }
+
+    /// Returns the same world with the metrics of an operator.
+    #[must_use]
+    pub fn measured_by(self, measures: Arc<dyn Measures>) -> Self {
+        Self { measures: Some(measures), ..self }
     }
 
     /// Returns the same world for an operator that begins anew.

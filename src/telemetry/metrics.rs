@@ -3,6 +3,7 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod custom;
 mod hooks;
 mod peering;
 mod reviews;
@@ -24,6 +25,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
+pub use custom::{Change, MAX_METRICS, MAX_SERIES, OTHER, SeriesLabels, check_name};
 pub use hooks::HookOutcome;
 pub use reviews::ReviewOutcome;
 pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
@@ -90,6 +92,7 @@ struct Families {
     keep_alive_failures: Family<Labels, Counter>,
     leader: Family<Labels, Gauge>,
     leader_changes: Family<Labels, Counter>,
+    custom: custom::CustomMetrics,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -101,7 +104,8 @@ impl Default for Metrics {
         let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
         let build: Family<Labels, Gauge> = register(&mut registry, table::BUILD, Family::default());
         build.get_or_create(&labels(table::BUILD, [env!("CARGO_PKG_VERSION")])).set(1);
-        let families = Families {
+        let custom = custom::CustomMetrics::default();
+        let mut families = Families {
             watch_events: register(&mut registry, table::WATCH_EVENTS, Family::default()),
             last_event: register(&mut registry, table::LAST_EVENT, Family::default()),
             watches: register(&mut registry, table::WATCHES, Family::default()),
@@ -147,10 +151,12 @@ impl Default for Metrics {
             keep_alive_failures: register(&mut registry, table::KEEP_ALIVE_FAILURES, Family::default()),
             leader: register(&mut registry, table::LEADER, Family::default()),
             leader_changes: register(&mut registry, table::LEADER_CHANGES, Family::default()),
+            custom: custom.clone(),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
         };
+        families.registry.register_collector(Box::new(custom));
         Self(Arc::new(families))
     }
 }
