@@ -31,9 +31,6 @@ pub use reviews::ReviewOutcome;
 pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
 
-/// The upper bounds of durations in seconds: from a request in memory to a slow handler.
-const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Gauge<f64, AtomicU64>;
 type SecondsTotal = Counter<f64, AtomicU64>;
@@ -101,7 +98,7 @@ struct Families {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
-        let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
+        let histograms = || Histograms::new_with_constructor(|| Histogram::new(table::BUCKETS));
         let build: Family<Labels, Gauge> = register(&mut registry, table::BUILD, Family::default());
         build.get_or_create(&labels(table::BUILD, [env!("CARGO_PKG_VERSION")])).set(1);
         let custom = custom::CustomMetrics::default();
@@ -230,6 +227,22 @@ pub enum AttemptOutcome {
 }
 
 impl OperatorMetrics {
+    /// Changes a series of a metric of scripts.
+    ///
+    /// # Errors
+    /// If the name, a label or the value is not allowed, or the metric has another type.
+    pub fn record(&self, name: &str, labels: SeriesLabels, change: Change) -> Result<(), String> {
+        self.metrics.0.custom.record(&self.operator, name, labels, change)
+    }
+
+    /// Sets the text that describes a metric of scripts.
+    ///
+    /// # Errors
+    /// If the name is not allowed, or too many metrics are described.
+    pub fn describe(&self, name: &str, help: &str) -> Result<(), String> {
+        self.metrics.0.custom.describe(name, help)
+    }
+
     /// Returns the metrics of a kind.
     pub fn kind(&self, resource: &str) -> KindMetrics {
         let families = &self.metrics.0;

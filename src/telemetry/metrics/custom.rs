@@ -10,7 +10,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use tracing::warn;
 
-use super::{BUCKETS, MetricKind, OperatorMetrics};
+use super::table::{BUCKETS, MetricKind};
 
 /// The beginning of the names of the engine's own metrics.
 const RESERVED: &str = "kopfd_";
@@ -73,17 +73,17 @@ enum Value {
     Histogram { sum: f64, counts: Vec<u64> },
 }
 
-impl OperatorMetrics {
-    /// Changes a series of a metric of scripts.
+impl CustomMetrics {
+    /// Changes a series of a metric of the scripts of an operator.
     ///
     /// # Errors
     /// If the name, a label or the value is not allowed, or the metric has another type.
-    pub fn record(&self, name: &str, labels: SeriesLabels, change: Change) -> Result<(), String> {
+    pub(super) fn record(&self, operator: &Arc<str>, name: &str, labels: SeriesLabels, change: Change) -> Result<(), String> {
         check_name(name)?;
         labels.keys().try_for_each(|label| check_label(label))?;
         let kind = match &change {
             Change::Remove => {
-                self.remove(name, &labels);
+                self.remove(operator, name, &labels);
                 return Ok(());
             }
             Change::Add(more) if !more.is_finite() || *more < 0.0 => {
@@ -101,7 +101,7 @@ impl OperatorMetrics {
             Change::Observe(_, None) => BUCKETS.to_vec(),
             _ => Vec::new(),
         };
-        let has_overflowed = self.metrics.0.custom.0.lock().change(&self.operator, name, labels, (kind, bounds), &change)?;
+        let has_overflowed = self.0.lock().change(operator, name, labels, (kind, bounds), &change)?;
         if has_overflowed {
             warn!(
                 metric = name,
@@ -117,9 +117,9 @@ impl OperatorMetrics {
     ///
     /// # Errors
     /// If the name is not allowed, or too many metrics are described.
-    pub fn describe(&self, name: &str, help: &str) -> Result<(), String> {
+    pub(super) fn describe(&self, name: &str, help: &str) -> Result<(), String> {
         check_name(name)?;
-        let mut state = self.metrics.0.custom.0.lock();
+        let mut state = self.0.lock();
         let name = family_name(name);
         if !state.helps.contains_key(name) && state.helps.len() >= MAX_METRICS {
             return Err(format!("{MAX_METRICS} metrics are described already"));
@@ -129,9 +129,9 @@ impl OperatorMetrics {
         Ok(())
     }
 
-    fn remove(&self, name: &str, labels: &SeriesLabels) {
-        let mut state = self.metrics.0.custom.0.lock();
-        let series = state.families.get_mut(family_name(name)).and_then(|family| family.operators.get_mut(&self.operator));
+    fn remove(&self, operator: &Arc<str>, name: &str, labels: &SeriesLabels) {
+        let mut state = self.0.lock();
+        let series = state.families.get_mut(family_name(name)).and_then(|family| family.operators.get_mut(operator));
         if let Some(series) = series {
             series.values.remove(labels);
         }

@@ -1,5 +1,8 @@
 //! All metrics: their names, types, labels and meanings. The documentation is checked against this table.
 
+/// The upper bounds of durations in seconds: from a request in memory to a slow handler.
+pub(super) const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
