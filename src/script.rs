@@ -54,6 +54,7 @@ mod memo;
 mod modules;
 mod nesting;
 mod object_turns;
+mod other_cluster;
 pub mod outside;
 mod overflow;
 mod patch_handle;

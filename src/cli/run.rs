@@ -244,6 +244,7 @@ async fn serve(
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
     let endpoints = Endpoints::default();
+    operators.iter().filter(|operator| !operator.hooks.is_empty()).for_each(|operator| endpoints.hooks.expect(&operator.name));
     let fibers = Fibers::default();
     let measured = fibers.clone();
     endpoints.metrics.measure_scripts(move || measured.memory());

@@ -76,7 +76,12 @@ impl HookReach {
         has_hooks: bool,
     ) -> Result<Place, HooksError> {
         match (self, &settings.hooks.server) {
-            (Self::Network { servers, .. }, Some(server)) => Ok(Place::Own(servers.open(server, answerer).await?)),
+            (Self::Network { servers, .. }, Some(server)) => {
+                let operator = Arc::clone(answerer.operator());
+                let serving = servers.open(server, answerer).await?;
+                shared.settle(&operator);
+                Ok(Place::Own(serving))
+            }
             (Self::Network { has_endpoints: false, .. }, None) if has_hooks => Err(HooksError::NoListener),
             _ => Ok(Place::Shared { _listed: shared.add(answerer) }),
         }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::engines::hooks::{Found, Pending, other_methods, query_of, unknown};
+use crate::engines::hooks::{Found, Pending, other_methods, query_of, starting, unknown};
 use crate::handling::hook::auth::{Check, SecretKey};
 use crate::manifest::reader::{Item, Reader};
 use crate::script::HookAnswer;
@@ -106,6 +106,7 @@ pub(super) async fn send(environment: &Environment, step: &HookStep) -> Result<H
     };
     let pending = match environment.hooks().find(&request.method, path) {
         Found::Unknown => return Ok(unknown()),
+        Found::Starting => return Ok(starting()),
         Found::OtherMethods(methods) => return Ok(other_methods(&methods)),
         Found::Hook(pending) => pending,
     };

@@ -20,6 +20,7 @@ use super::fiber;
 use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
+use super::other_cluster::OtherCluster;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::resolver::Resolver;
@@ -95,7 +96,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub(super) fn host_types() -> [TypeId; 15] {
+pub(super) fn host_types() -> [TypeId; 16] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -112,6 +113,7 @@ pub(super) fn host_types() -> [TypeId; 15] {
         TypeId::of::<LockHandle>(),
         TypeId::of::<Bytes>(),
         TypeId::of::<Response>(),
+        TypeId::of::<OtherCluster>(),
     ]
 }
 

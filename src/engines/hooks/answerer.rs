@@ -346,6 +346,11 @@ pub(super) fn refused(status: u16, text: &str) -> HookAnswer {
     HookAnswer { status, headers, body: Bytes::copy_from_slice(text.as_bytes()).into() }
 }
 
+/// Returns the answer to a request whose hook may be that of an operator that has not started yet.
+pub fn starting() -> HookAnswer {
+    unavailable("the operator is starting\n").0
+}
+
 /// Returns the answer to a request that no hook is for.
 pub fn unknown() -> HookAnswer {
     refused(404, "there is no hook at this path\n")

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use tokio::sync::Semaphore;
 use tracing::debug;
 
-use super::answerer::{Pending, other_methods, refused, unavailable, unknown};
+use super::answerer::{Pending, other_methods, refused, starting, unavailable, unknown};
 use super::{Found, Hooks};
 use crate::http::{BodyError, BodyLimits, Connection, PeerCertificate, SharedBodyError, read_body_within};
 use crate::script::HookAnswer;
@@ -50,6 +50,7 @@ impl Service {
         let Some(path) = request.uri().path().strip_prefix(&*self.prefix).map(str::to_owned) else { return Err(request) };
         let (answer, hook) = match self.hooks.find(request.method().as_str(), &path) {
             Found::Unknown => return Err(request),
+            Found::Starting => (written(&starting()), String::new()),
             Found::OtherMethods(methods) => (written(&other_methods(&methods)), String::new()),
             Found::Hook(pending) => {
                 let hook = pending.hook().handler.id.clone();

@@ -9,18 +9,15 @@ use serde_json::Value;
 
 use super::caller::{Caller, HostFunction, Native, Registry, Thrown, run};
 use crate::script::access::Function;
-use crate::script::api::{Api, ApiError, Operation};
+use crate::script::api::{ApiError, Operation};
 use crate::script::context::wait_in;
 use crate::script::functions::options::text;
 use crate::script::functions::targets::unexpected;
+use crate::script::other_cluster::OtherCluster;
 use crate::script::script_error::Failure;
 
 /// The keys under which kubeconfigs are kept: the usual ones, and that of Cluster API.
 const KEYS: [&str; 3] = ["kubeconfig", "value", "config"];
-
-/// Another cluster, as scripts hold it.
-#[derive(Clone)]
-struct OtherCluster(Arc<dyn Api>);
 
 /// Registers the function and its result.
 pub(super) fn register(engine: &mut Engine, module: &mut Module) {
