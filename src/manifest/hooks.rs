@@ -11,7 +11,7 @@ use crate::script::BindingKind;
 use super::binding::{BINDING, Concern, Request, misplaced};
 use super::builder::{OperatorBuilder, Script};
 use super::reader::{Fields, Item, Reader};
-use super::storages::is_domain;
+use super::storages::named;
 
 /// The default and the maximum of the time limit of an answer: senders of events give up after some seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -207,15 +207,6 @@ fn secret(reader: &Reader, fields: &Fields<'_>, default_key: &str) -> Option<Sec
     let namespace = fields.get("namespace").map(|item| named(reader, &item));
     let key = fields.get("key").map_or(Some(default_key.to_owned()), |item| reader.owned(&item));
     Some(SecretKey { name: name?, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?, key: key? })
-}
-
-fn named(reader: &Reader, item: &Item<'_>) -> Option<String> {
-    let text = reader.owned(item)?;
-    if is_domain(&text) {
-        return Some(text);
-    }
-    reader.error_with(item, format!("`{text}` cannot be a name in Kubernetes"), "names have lower-case letters, digits, `-` and `.`");
-    None
 }
 
 fn header(reader: &Reader, item: &Item<'_>) -> Option<String> {

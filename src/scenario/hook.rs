@@ -19,7 +19,7 @@ use super::model::{ExpectedHookAnswer, HookCredentials, HookStep, Step, Target};
 use super::pattern::{Mismatch, Pattern};
 use super::problem::Problem;
 use super::read_context::ReadContext;
-use super::verify::{Difference, Observations as _, describe, shown};
+use super::verify::{Difference, compared, describe, shown};
 
 /// The keys of the step.
 const KEYS: [&str; 8] = ["path", "method", "headers", "json", "body", "auth", "certificate", "expect"];
@@ -155,20 +155,7 @@ fn value(environment: &Environment, secret: &SecretKey) -> Result<Vec<u8>, Probl
 
 /// Returns the differences of an answer from the expected one.
 pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer) -> Vec<Difference> {
-    let mut answers = Answers::default();
-    let mut failed = Vec::new();
-    loop {
-        let found = compare(step, expected, answer, &mut answers);
-        let questions = answers.questions();
-        if questions.is_empty() {
-            return found.into_iter().chain(failed).collect();
-        }
-        for question in questions {
-            let holds = environment.evaluate(&question).await;
-            answers.keep(question, holds == Ok(true));
-            failed.extend(holds.err().map(|text| Difference::new(step.spot, format!("an expression fails: {text}"))));
-        }
-    }
+    compared(environment, step, |answers| compare(step, expected, answer, answers)).await
 }
 
 fn compare(step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer, answers: &mut Answers) -> Vec<Difference> {

@@ -94,6 +94,14 @@ impl Registry for InModule<'_> {
     }
 }
 
+/// Returns the error of a request that is not sent: it looks like that of the API server.
+pub(super) fn refused(message: String, target: &rights::Target<'_>) -> Thrown {
+    let rights::Target { resource, name, .. } = target;
+    let details = json!({"group": resource.group, "kind": resource.plural, "name": name.unwrap_or_default()});
+    let refused = Failure::host("forbidden", message);
+    Failure { status: Some(403), reason: Some("Forbidden".to_owned()), details: Some(details), ..refused }.into()
+}
+
 impl Caller<'_> {
     /// Sends one request, and waits for the answer.
     pub(super) fn send(&self, target: &Target, operation: Operation) -> Result<Value, Thrown> {
@@ -152,9 +160,7 @@ impl Caller<'_> {
              as in `{rule}`",
             self.name
         );
-        let details = json!({"group": resource.group, "kind": resource.plural, "name": target.name().unwrap_or_default()});
-        let refused = Failure::host("forbidden", message);
-        Err(Failure { status: Some(403), reason: Some("Forbidden".to_owned()), details: Some(details), ..refused }.into())
+        Err(refused(message, &wanted.target))
     }
 
     /// Returns the fields that a handler of changes or events writes; `None` for operations that write nothing.
@@ -201,13 +207,17 @@ impl Caller<'_> {
 
     /// Returns the target of a list: a kind in one namespace, or in all.
     pub(super) fn of_list(&self, kind: &Dynamic, namespace: Option<&Dynamic>) -> Result<Target, Thrown> {
-        let namespace = namespace.filter(|namespace| !namespace.is_unit());
-        let namespace = namespace.map(|namespace| text(&self.name, "the namespace", namespace)).transpose()?;
+        let namespace = self.namespace(namespace)?;
         let target = self.of_kind(&text(&self.name, "the kind", kind)?)?;
         match namespace {
             Some(namespace) => target.within(&self.context, &self.name, Some(namespace)),
             None => Ok(target),
         }
+    }
+
+    /// Returns a namespace; `()` stands for none.
+    fn namespace(&self, given: Option<&Dynamic>) -> Result<Option<String>, Thrown> {
+        given.filter(|given| !given.is_unit()).map(|given| text(&self.name, "the namespace", given)).transpose()
     }
 
     /// Returns the target of `[namespace,] name`.
@@ -221,8 +231,7 @@ impl Caller<'_> {
         if name.is_empty() {
             return Err(self.wrong("the name is empty"));
         }
-        let namespace = namespace.filter(|namespace| !namespace.is_unit());
-        let namespace = namespace.map(|namespace| text(&self.name, "the namespace", namespace)).transpose()?;
+        let namespace = self.namespace(namespace)?;
         let target = self.of_kind(kind)?;
         Ok((target.within(&self.context, &self.name, namespace)?.named(&name), name))
     }

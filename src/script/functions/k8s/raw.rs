@@ -1,10 +1,10 @@
 //! `k8s::raw`: requests that have no function of their own.
 
 use rhai::{Dynamic, FuncRegistration, Module};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::Instrument as _;
 
-use super::caller::{Caller, Native, Thrown, run};
+use super::caller::{Caller, Native, Thrown, refused, run};
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::script::api::{ApiError, RawRequest};
@@ -98,16 +98,15 @@ fn require(call: &Caller<'_>, asked: &Asked, path: &str) -> Result<(), Thrown> {
         Resource { group: object.group.clone(), version: object.version.clone(), plural: object.plural.clone(), ..Resource::default() };
     let resource = resolved.map_or(assumed, |resource| (*resource).clone());
     let (subresource, name, namespace) = (object.subresource.as_deref(), object.name.as_deref(), object.namespace.as_deref());
-    if call.context.permissions().declares(&Target { resource: &resource, subresource, name, namespace }, verb) {
+    let target = Target { resource: &resource, subresource, name, namespace };
+    if call.context.permissions().declares(&target, verb) {
         return Ok(());
     }
     let subresource = subresource.map(|subresource| format!("/{subresource}")).unwrap_or_default();
     let rule = format!("{{verbs: [{verb}], groups: [{:?}], resources: [{}{subresource}]}}", object.group, object.plural);
     let message =
         format!("{} {path}: kopfd refuses the request before it is sent: declare it under `allow.k8s`, as in `{rule}`", call.name);
-    let details = json!({"group": object.group, "kind": object.plural, "name": name.unwrap_or_default()});
-    let refused = Failure::host("forbidden", message);
-    Err(Failure { status: Some(403), reason: Some("Forbidden".to_owned()), details: Some(details), ..refused }.into())
+    Err(refused(message, &target))
 }
 
 /// What a request asks for.

@@ -69,7 +69,7 @@ fn watch_until(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> 
         [kind, rest @ .., options] if options.is_map() => {
             let options = Options::read("k8s::watch_until", &["fields", "labels"], Some(options))?;
             let (labels, fields) = (targets::selector(&options, "labels")?, targets::selector(&options, "fields")?);
-            (Watch::of_list(call, call.of_list(kind, rest.first())?, labels, fields, timeout)?, true)
+            (Watch::open(call, call.of_list(kind, rest.first())?, labels, fields, timeout)?, true)
         }
         place => {
             let (target, name) = call.named(place)?;
@@ -112,16 +112,6 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn of_name(call: &'a Caller<'a>, target: Target, name: &str, timeout: Option<&Dynamic>) -> Result<Self, Thrown> {
         Self::open(call, target, None, Some(format!("metadata.name={name}")), timeout)
-    }
-
-    fn of_list(
-        call: &'a Caller<'a>,
-        target: Target,
-        labels: Option<String>,
-        fields: Option<String>,
-        timeout: Option<&Dynamic>,
-    ) -> Result<Self, Thrown> {
-        Self::open(call, target, labels, fields, timeout)
     }
 
     fn open(
