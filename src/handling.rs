@@ -20,6 +20,7 @@ pub mod echo;
 pub mod filter;
 pub mod finalizer;
 pub mod handler;
+pub mod hook;
 pub mod index;
 pub mod index_key;
 pub mod indexing;

@@ -15,6 +15,7 @@ mod expectations;
 mod expressions;
 mod faults;
 mod find;
+mod hook;
 mod invariants;
 mod metrics;
 mod model;

@@ -19,6 +19,7 @@ macro_rules! pure {
 
 pub mod access;
 mod allocator;
+mod answer;
 pub mod api;
 pub mod arguments;
 mod attempt;
@@ -29,6 +30,7 @@ pub mod call;
 mod call_rate;
 mod chain;
 pub mod check;
+mod children;
 mod compile;
 mod context;
 mod convert;
@@ -52,6 +54,7 @@ mod memo;
 mod modules;
 mod nesting;
 mod object_turns;
+mod other_cluster;
 pub mod outside;
 mod overflow;
 mod patch_handle;
@@ -86,7 +89,7 @@ mod warnings;
 
 pub use allocator::Accounting;
 pub use api::{Api, ApiError, Credentials};
-pub use call::{Attempted, Call, Evaluation, Returned, SelfWrite, Subhandling};
+pub use call::{Attempted, Call, Evaluation, HookAnswer, Returned, SelfWrite, Subhandling};
 pub use check::check;
 pub use declaration::{Allow, Binding, BindingKind, Code, Declaration, Expression, Limit, Limits};
 pub use host::{Fibers, Host, Installed, Options, Threads};

@@ -342,6 +342,21 @@ fn functions(rows: &[Vec<String>]) -> BTreeMap<String, BTreeSet<usize>> {
 }
 
 #[test]
+fn the_table_of_the_library_is_that_of_its_scripts() {
+    let public = Regex::new(r"(?m)^fn ([a-z_]+)\(([^)]*)\)").expect("the pattern is valid");
+    let mut known: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for entry in std::fs::read_dir(root().join("scripts")).expect("the folder of the library") {
+        let path = entry.expect("an entry of the folder").path();
+        let module = path.file_stem().and_then(|name| name.to_str()).expect("the name of a module").to_owned();
+        for found in public.captures_iter(&text_of(&path)) {
+            let arity = found[2].split_terminator(',').count();
+            known.entry(format!("{module}::{}", &found[1])).or_default().insert(arity);
+        }
+    }
+    assert_eq!(functions(&rows(&text_of(&root().join("docs/library.md")), "Functions")), known);
+}
+
+#[test]
 fn the_tables_of_functions_are_those_of_the_code() {
     let document = text_of(&root().join("docs/scripts.md"));
     let mut known = reference::reference();

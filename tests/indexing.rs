@@ -118,6 +118,7 @@ impl Cluster {
             has_trials: false,
             pod: None,
             admission: self.admission.clone(),
+            hooks: kopfd::reactor::HookReach::InProcess,
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
             leading: None,
             checks_rights: false,

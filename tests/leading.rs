@@ -304,6 +304,7 @@ impl Cluster {
         let leading = LeadingOptions { lease: None, namespace: None, identity: identity.clone(), timing: Timing::default() };
         let shared = Shared {
             admission: kopfd::reactor::Admission::default(),
+            hooks: kopfd::reactor::HookReach::InProcess,
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
             checks_rights: false,
             clock: self.clock.clone(),

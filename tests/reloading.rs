@@ -151,6 +151,7 @@ impl Cluster {
             has_trials: true,
             pod: pod.map(str::to_owned),
             admission: kopfd::reactor::Admission::default(),
+            hooks: kopfd::reactor::HookReach::InProcess,
             peering: kopfd::engines::peering::ProcessPeering::of("test"),
             leading: None,
             checks_rights: false,

@@ -4,6 +4,7 @@
 
 mod admission;
 mod endurance;
+mod hooks;
 mod logs;
 mod reload;
 mod replicas;

@@ -63,6 +63,12 @@ fn every_word_of_scenarios_is_understood() {
 }
 
 #[test]
+fn the_modules_of_the_library_hold() {
+    let output = kopfd(&root(), &["tests/library"]);
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+}
+
+#[test]
 fn whatever_is_disturbed_no_handler_is_lost_or_called_again() {
     let output = kopfd(&root(), &["examples", "tests/scenarios/holding", "--seeds", "4"]);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));

@@ -19,7 +19,7 @@ const WEBHOOKS: &str = "tests/scenarios/holding/managed-webhooks.yaml";
 const BACKGROUND: &str = "src/engines/background/options.rs";
 
 /// The test of each setting: its file, and its name or the name of its scenario.
-const EFFECTS: [(&str, &str, &str); 47] = [
+const EFFECTS: [(&str, &str, &str); 48] = [
     ("process.ultimateExitingTimeout", PROCESSES, "an_operator_that_does_not_stop_in_time_is_ended"),
     ("posting.enabled", EVENTS, "\"enabled\": false"),
     ("posting.loggers", SCENARIOS, "log lines from a level on are posted"),
@@ -47,6 +47,7 @@ const EFFECTS: [(&str, &str, &str); 47] = [
     ("queueing.breaker", LOOPS, "a handler that changes what it is called for is slowed down"),
     ("scripts.memory", LIMITS, "new_calls_wait_while_the_running_ones_hold_more_than_the_process_may"),
     ("scanning.disabled", SCENARIOS, "new kinds are not noticed if scanning is disabled"),
+    ("hooks.server", "tests/run/hooks.rs", "a_listener_of_their_own_asks_for_client_certificates"),
     ("admission.server", "tests/run/admission.rs", "the_api_server_has_requests_reviewed"),
     ("admission.managed", WEBHOOKS, "conditions of filters can be switched off"),
     ("admission.derivedConditions", WEBHOOKS, "conditions of filters can be switched off"),

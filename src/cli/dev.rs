@@ -22,14 +22,14 @@ use crate::apiserver::storage::ids;
 use crate::apiserver::{ApiServer, Settings};
 use crate::cluster::config;
 use crate::engines::peering::ProcessPeering;
-use crate::engines::{Endpoints, EventStream};
+use crate::engines::{Endpoints, EventStream, hooks};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks, duration, surplus};
 use crate::manifest::Operator;
 use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{ActivityMonitor, Admission, Scope};
+use crate::reactor::{ActivityMonitor, Admission, HookReach, Scope};
 use crate::scenario::{peers, webhooks};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Format, Verbosity};
@@ -74,6 +74,9 @@ pub(super) struct Options {
     /// The port of the API server; 0 chooses a free one.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
+    /// The port where hooks are answered, on this machine only; without it a free one, if there are hooks.
+    #[arg(long, value_name = "PORT")]
+    hooks_port: Option<u16>,
     /// Where to write the kubeconfig, readable by you only.
     #[arg(long, value_name = "FILE", default_value = "kopfd.kubeconfig")]
     kubeconfig_out: PathBuf,
@@ -149,15 +152,20 @@ async fn serve(operators: Vec<Operator>, options: &Options, paths: Vec<PathBuf>,
         has_trials: false,
         pod: None,
         admission,
+        hooks: HookReach::InProcess,
         peering: ProcessPeering::of("kopfd-dev"),
         leading: None,
         checks_rights: false,
     };
+    let hooks = start_hooks(&operators, options, &shared.endpoints).await?;
     let operators_stop = stop.child();
     let fleet = Fleet::start(operators, (paths, Target::Embedded), &shared, || access(&options.kubeconfig_out), &operators_stop);
     let mut session = Session { options, shared, objects, fleet };
     let end = session.run(&mut files, &mut signals).await;
     session.fleet.end(STOP_TIMEOUT).await;
+    if let Some(hooks) = hooks {
+        hooks.close().await;
+    }
     stop.request("done");
     server.finish(STOP_TIMEOUT).await;
     if let Err(problem) = kubeconfig.remove() {
@@ -199,6 +207,15 @@ async fn start_server(
     });
     tasks.spawn("server", listening.serve(api, stop.clone()));
     Ok((objects, kubeconfig))
+}
+
+/// Listens for hooks on this machine, if there are any or the port is given. Whatever their listener in the settings, it is plain HTTP.
+async fn start_hooks(operators: &[Operator], options: &Options, endpoints: &Endpoints) -> Result<Option<hooks::server::Server>, String> {
+    if options.hooks_port.is_none() && operators.iter().all(|operator| operator.hooks.is_empty()) {
+        return Ok(None);
+    }
+    let started = hooks::server::Server::start_local(options.hooks_port.unwrap_or_default(), endpoints.hooks.clone()).await;
+    started.map(Some).map_err(|problem| chain(&problem))
 }
 
 /// The running session: the operators, their objects and their files.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use tracing::{info, warn};
 
-use crate::cluster::object_client::{ObjectClient, Selection};
+use crate::cluster::object_client::ObjectClient;
+use crate::cluster::selection::Selection;
 use crate::cluster::{Client, discovery};
 use crate::engines::peering::object::{OwnPeer, PeeringObject};
 use crate::engines::peering::{self, GROUPS};

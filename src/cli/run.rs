@@ -18,7 +18,7 @@ use crate::outside;
 use crate::persistence::{Keys, SecretForm};
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
-use crate::reactor::{Admission, Scope};
+use crate::reactor::{Admission, HookReach, Scope};
 use crate::script::{Fibers, Threads};
 use crate::telemetry::{self, Verbosity};
 
@@ -244,6 +244,7 @@ async fn serve(
     let mut watchdog = Tasks::default();
     watchdog.spawn("signals", handle_signals(stop.clone(), exit_timeouts.clone()));
     let endpoints = Endpoints::default();
+    operators.iter().filter(|operator| !operator.hooks.is_empty()).for_each(|operator| endpoints.hooks.expect(&operator.name));
     let fibers = Fibers::default();
     let measured = fibers.clone();
     endpoints.metrics.measure_scripts(move || measured.memory());
@@ -265,6 +266,7 @@ async fn serve(
         has_trials: true,
         pod: pod(),
         admission: Admission::default(),
+        hooks: HookReach::network(options.liveness.is_some()),
         peering,
         leading,
         checks_rights: true,

@@ -271,6 +271,12 @@ impl Client {
         Self { inner: Arc::new(inner), fence: None, is_urgent: false }
     }
 
+    /// Returns a client of another server, which shares nothing but the settings, the clock, and the fence.
+    pub(super) fn with_other_login(&self, login: Box<dyn Login>) -> Self {
+        let other = Self::new(login, (*self.settings()).clone(), self.inner.clock.clone());
+        Self { fence: self.fence.clone(), ..other }
+    }
+
     /// Returns the client with a fence: requests that may change something fail while it is closed, and when it closes before their end.
     #[must_use]
     pub fn fenced(&self, fence: Arc<dyn Fence>) -> Self {

@@ -1,5 +1,8 @@
 //! Operations on arbitrary objects, for the host functions of scripts.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
@@ -9,6 +12,11 @@ use super::address;
 use super::apply::{JSON_PATCH, MERGE_PATCH};
 use super::client::{Client, Repeat, Request};
 use super::error::{AddressError, Error};
+use super::fence::is_write;
+use super::other::OtherClusters;
+use super::resource_resolver::ResourceResolver;
+use super::selection::Selection;
+use super::watch::Watcher;
 
 /// The content type of server-side apply; JSON is also YAML.
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -26,15 +34,6 @@ const MANAGER_LIMIT: usize = 128;
 pub struct ObjectClient {
     client: Client,
     manager: String,
-}
-
-/// Which objects are listed.
-#[derive(Debug, Clone, Default)]
-pub struct Selection {
-    /// A label selector.
-    pub labels: Option<String>,
-    /// A field selector.
-    pub fields: Option<String>,
 }
 
 /// How an object is deleted.
@@ -191,6 +190,56 @@ impl ObjectClient {
         }
         let request = Request::new(Method::DELETE, place.path()?).with_json(JSON, &Value::Object(options));
         Ok(found(self.send(request).await)?.is_some())
+    }
+
+    /// Creates a subresource of an object, such as the eviction of a pod, and returns the answer.
+    ///
+    /// # Errors
+    /// If the request fails; it is sent once, since an answer such as "too many requests" is about the object, and not about the server.
+    pub async fn create_subresource(&self, place: ObjectAddress<'_>, subresource: &str, object: &Value) -> Result<Value, Error> {
+        let path = address::subresource(place.path()?, subresource);
+        self.send(Request::new(Method::POST, path).with_json(JSON, object).repeated(Repeat::Never)).await
+    }
+
+    /// Returns the log of a container of a pod, with the parameters of the API.
+    ///
+    /// # Errors
+    /// If the request fails.
+    pub async fn log(&self, place: ObjectAddress<'_>, parameters: &[(&str, &str)]) -> Result<Bytes, Error> {
+        let path = address::subresource(place.path()?, "log") + &address::query(parameters);
+        Ok(self.client.request(&Request::get(path)).await?.body)
+    }
+
+    /// Sends a request to any path. Its answer is returned as it is.
+    ///
+    /// # Errors
+    /// If the request fails; only reading is repeated if the server may have processed it.
+    pub async fn raw(&self, method: &str, path: &str, content_type: &'static str, body: Option<&Value>) -> Result<Bytes, Error> {
+        let method = Method::from_bytes(method.as_bytes()).map_err(|error| Error::Payload(error.into()))?;
+        let repeat = if is_write(&method) { Repeat::Unreached } else { Repeat::Safe };
+        let request = Request::new(method, path).repeated(repeat);
+        let request = match body {
+            Some(body) => request.with_json(content_type, body),
+            None => request,
+        };
+        Ok(self.client.request(&request).await?.body)
+    }
+
+    /// Returns the operations of the same field manager in the cluster of a kubeconfig, with its kinds. Writes have the same fence.
+    ///
+    /// # Errors
+    /// If the kubeconfig cannot be used.
+    pub fn of_other_cluster(&self, others: &OtherClusters, kubeconfig: &str) -> Result<(Self, Arc<ResourceResolver>), Error> {
+        let (client, resolver) = others.client(kubeconfig, &self.client)?;
+        Ok((Self { client, manager: self.manager.clone() }, resolver))
+    }
+
+    /// Returns a watcher of some objects of a resource.
+    ///
+    /// # Errors
+    /// If a namespace is given for a kind without namespaces.
+    pub fn watcher(&self, resource: &Resource, namespace: Option<&str>, selection: Selection) -> Result<Watcher, Error> {
+        Ok(Watcher::new(self.client.clone(), resource.clone(), namespace)?.selecting(selection))
     }
 
     /// Sets the number of replicas of an object that has the `scale` subresource, and returns the scale.

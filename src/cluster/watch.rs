@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{debug, error, info, warn};
@@ -26,6 +26,7 @@ use super::client::{Client, Repeat, Request, in_time};
 use super::error::Error;
 use super::line::Lines;
 use super::partial_metadata::{PartialMetadata, Text};
+use super::selection::Selection;
 use super::transport::ByteStream;
 
 #[path = "watch/known.rs"]
@@ -108,16 +109,26 @@ pub struct Watcher {
     client: Client,
     resource: Resource,
     path: String,
-    /// The field selector, if only some objects are watched.
-    fields: Option<String>,
+    /// Which objects are watched.
+    selection: Selection,
     known: Known,
     failures: Backoff,
     last_failure: LastFailure,
     /// Whether the version was lost since the last valid line.
     was_lost: bool,
     revisits: Revisits,
+    touches: Option<mpsc::Receiver<Touch>>,
     /// At whose changes everything is listed anew.
     relists: Option<watch::Receiver<u64>>,
+}
+
+/// An object that is to be passed on once more, as it was read just before.
+#[derive(Debug)]
+pub struct Touch {
+    /// The object as JSON.
+    pub text: String,
+    /// Answered when it was passed on, or need not be.
+    pub taken: oneshot::Sender<()>,
 }
 
 /// The identities of the objects that a watcher knew.
@@ -185,12 +196,13 @@ impl Watcher {
             client,
             resource,
             path,
-            fields: None,
+            selection: Selection::default(),
             known: Known::default(),
             failures,
             last_failure: LastFailure::None,
             was_lost: false,
             revisits: Revisits::new(None),
+            touches: None,
             relists: None,
         })
     }
@@ -206,9 +218,19 @@ impl Watcher {
         Self { revisits: Revisits::new(Some(revisits)), ..self }
     }
 
+    /// Returns the watcher with touches of single objects, which it passes on once more.
+    pub fn with_touches(self, touches: mpsc::Receiver<Touch>) -> Self {
+        Self { touches: Some(touches), ..self }
+    }
+
     /// Returns the watcher of the object with this name alone. Permissions for that object are enough for it.
     pub fn of_name(self, name: &str) -> Self {
-        Self { fields: Some(format!("metadata.name={name}")), ..self }
+        self.selecting(Selection { labels: None, fields: Some(format!("metadata.name={name}")) })
+    }
+
+    /// Returns the watcher of the selected objects alone.
+    pub fn selecting(self, selection: Selection) -> Self {
+        Self { selection, ..self }
     }
 
     /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
@@ -378,6 +400,10 @@ impl Watcher {
                     silent_at = after(inactivity);
                     continue;
                 }
+                touch = next_touch(self.touches.as_mut()) => {
+                    self.touch(touch, sink).await;
+                    continue;
+                }
                 chunk = next_within(&mut stream, until) => chunk,
             };
             let chunk = match chunk {
@@ -429,6 +455,17 @@ impl Watcher {
                 return Ok(());
             }
         }
+    }
+
+    /// Passes a touched object on, if its state is the one seen last. A later state is in the stream, and an earlier one was followed by a
+    /// change, which was passed on after the object was read.
+    async fn touch(&mut self, touch: Touch, sink: &mut impl Sink) {
+        let Ok(head) = PartialMetadata::of(&touch.text) else { return };
+        if self.known.is_latest(&head) {
+            sink.seen(Seen { event_kind: EventKind::Touched, head: &head, text: &touch.text, resource: &self.resource }).await;
+        }
+        // The script may be gone.
+        let _ = touch.taken.send(());
     }
 
     /// A stream may end without the end of its last line, or in the middle of it.
@@ -513,8 +550,10 @@ impl Watcher {
 
     /// Returns the path of the resource with parameters and the selector.
     fn address(&self, parameters: &[(&str, &str)]) -> String {
-        let selector = self.fields.as_deref().map(|fields| ("fieldSelector", fields));
-        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selector).collect();
+        let Selection { labels, fields } = &self.selection;
+        let selectors = [("fieldSelector", fields.as_deref()), ("labelSelector", labels.as_deref())];
+        let selectors = selectors.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selectors).collect();
         self.path.clone() + &address::query(&parameters)
     }
 
@@ -624,6 +663,17 @@ impl Revisits {
         };
         let pause = self.failures.next_or_last().unwrap_or_default();
         self.again_at = after(Some(pause.max(failure.retry_after().unwrap_or_default())));
+    }
+}
+
+/// Waits for a touch; without a channel, or when its senders are gone, forever.
+async fn next_touch(touches: Option<&mut mpsc::Receiver<Touch>>) -> Touch {
+    match touches {
+        Some(touches) => match touches.recv().await {
+            Some(touch) => touch,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 

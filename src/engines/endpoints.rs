@@ -17,6 +17,7 @@ use crate::telemetry::Metrics;
 
 use super::activities::probes::{Probes, Results};
 use super::health::Health;
+use super::hooks::Hooks;
 use super::status::StatusBoard;
 
 pub use url::LivenessUrl;
@@ -33,6 +34,8 @@ pub struct Endpoints {
     pub metrics: Metrics,
     /// The state of the operators.
     pub board: StatusBoard,
+    /// The hooks of operators that have no listener of their own.
+    pub hooks: Hooks,
 }
 
 impl std::fmt::Debug for Endpoints {
@@ -85,6 +88,11 @@ impl Endpoints {
     pub async fn started(&self, operators: &BTreeSet<String>) {
         // The sender lives as long as this handle.
         drop(self.started.subscribe().wait_for(|started| operators.is_subset(started)).await);
+    }
+
+    /// Tells whether a path is one of the endpoints. Their paths precede those of hooks.
+    pub fn is_endpoint(path: &str, probes: &str) -> bool {
+        path == probes || ["/readyz", "/livez", "/metrics", STATUS].contains(&path)
     }
 
     /// Returns the answer for a path. `probes` is the path of the probes; it precedes the others.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
+use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient};
+use crate::cluster::selection::Selection;
 use crate::cluster::{Client, Error, discovery};
 use crate::handling::conversion::definition;
 use crate::kit::Clock;

@@ -74,6 +74,8 @@ pub enum On {
     Activity,
     /// Cron schedules of the operator.
     Schedule,
+    /// HTTP requests from outside.
+    Hook,
 }
 
 impl On {
@@ -105,6 +107,7 @@ impl On {
             Self::Reconcile => "reconcile",
             Self::Activity => "activity",
             Self::Schedule => "schedule",
+            Self::Hook => "hook",
         }
     }
 
@@ -208,6 +211,7 @@ impl Handler {
             On::Reconcile => "Reconciliation",
             On::Activity => "Activity",
             On::Schedule => "Schedule",
+            On::Hook => "Hook",
             _ => "Handler",
         };
         format!("{noun} '{}'", self.id)
@@ -238,6 +242,7 @@ mod tests {
             (On::Reconcile, "Reconciliation 'fn'"),
             (On::Activity, "Activity 'fn'"),
             (On::Schedule, "Schedule 'fn'"),
+            (On::Hook, "Hook 'fn'"),
         ];
         for (on, expected) in titles {
             assert_eq!(title(on), expected);

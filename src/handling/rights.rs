@@ -42,6 +42,8 @@ pub enum Purpose {
     Webhooks,
     /// To remember which ticks of schedules are done.
     Schedules,
+    /// To verify the requests to hooks.
+    Hooks,
     /// To report trials of revisions at the operator's Deployment.
     Trials,
     /// To watch kinds, and to store the progress on their objects.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::reader::{Fields, Item, Reader};
-use super::storages::is_domain;
+use super::storages::named;
 
 /// A declared server of webhooks.
 #[derive(Debug, Clone, PartialEq)]
@@ -260,15 +260,6 @@ fn secret(reader: &Reader, item: &Item<'_>) -> Option<SecretName> {
     let namespace = fields.get("namespace").map(|item| named(reader, &item));
     // A namespace with a mistake was reported.
     Some(SecretName { name, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))? })
-}
-
-fn named(reader: &Reader, item: &Item<'_>) -> Option<String> {
-    let text = reader.owned(item)?;
-    if is_domain(&text) {
-        return Some(text);
-    }
-    reader.error_with(item, format!("`{text}` cannot be a name in Kubernetes"), "names have lower-case letters, digits, `-` and `.`");
-    None
 }
 
 /// Returns the word for a kind of server.

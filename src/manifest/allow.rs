@@ -22,7 +22,8 @@ const FORM: &str = "write such as `{verbs: [get], resources: [secrets, deploymen
 
 /// Reads `allow`.
 pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
-    let Some(fields) = reader.fields(item, "what is allowed", &["http", "env", "k8s", "exec", "files", "sql"]) else { return Allow::default() };
+    let known = &["http", "env", "k8s", "exec", "files", "sql", "clusters"];
+    let Some(fields) = reader.fields(item, "what is allowed", known) else { return Allow::default() };
     let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
         let read = |item: &Item<'_>| {
             let text = reader.owned(item)?;
@@ -38,8 +39,16 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
     };
     let k8s = reader.list_of(&fields, "k8s").iter().filter_map(|item| rule(reader, item)).collect();
     let (exec, files) = (outside::programs(reader, &fields), outside::files(reader, &fields));
-    let (http, sql, env) = (texts("http", check_host), texts("sql", check_host), texts("env", check_variable));
-    Allow { http, env, k8s, exec, files, sql, ..Allow::default() }
+    Allow {
+        http: texts("http", check_host),
+        env: texts("env", check_variable),
+        k8s,
+        exec,
+        files,
+        sql: texts("sql", check_host),
+        clusters: reader.flag(&fields, "clusters").unwrap_or(false),
+        ..Allow::default()
+    }
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {

@@ -23,7 +23,7 @@ static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^_*[A-Za-z][A
 pub(super) const BINDING: [&str; 6] = ["id", "fn", "run", "script", "param", "limits"];
 
 /// Keys of certain bindings only, with these bindings.
-const OWNED: [(&str, &str); 34] = [
+const OWNED: [(&str, &str); 39] = [
     ("on", "handlers and webhooks"),
     ("field", "bindings with an object"),
     ("value", "bindings with an object"),
@@ -55,6 +55,11 @@ const OWNED: [(&str, &str); 34] = [
     ("prune", "`reconcile`"),
     ("finalize", "`reconcile`"),
     ("missed", "schedules"),
+    ("path", "hooks"),
+    ("methods", "hooks"),
+    ("auth", "hooks"),
+    ("maxBody", "hooks"),
+    ("concurrency", "hooks"),
     ("retries", "bindings that are retried"),
     ("backoff", "bindings that are retried"),
     ("errors", "bindings that are retried"),

@@ -56,12 +56,24 @@ fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Di
             found.push(diagnostic(message, "give one of them an `id` of its own, or another `settings.admission.server`"));
         }
     }
+    if first.settings.hooks.server == second.settings.hooks.server {
+        let routes = hook_routes(first);
+        for (method, path) in hook_routes(second).intersection(&routes) {
+            let message = format!("the operators {names} share a listener and both have a hook for `{method} {path}`");
+            found.push(diagnostic(message, "give one of them a `path` of its own, or another `settings.hooks.server`"));
+        }
+    }
     let (ours, theirs) = (&first.settings.admission.managed, &second.settings.admission.managed);
     if let Some(managed) = ours.as_ref().filter(|_| ours == theirs) {
         let message = format!("the operators {names} would overwrite each other's webhook configuration `{managed}`");
         found.push(diagnostic(message, "give one of them another name in `settings.admission.managed`"));
     }
     found
+}
+
+/// Returns the methods and paths of hooks.
+fn hook_routes(operator: &Operator) -> BTreeSet<(&str, &str)> {
+    operator.hooks.iter().flat_map(|hook| hook.methods.iter().map(|method| (method.as_str(), hook.path.as_str()))).collect()
 }
 
 /// Returns the ids in the addresses of webhooks.

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use crate::handling::Policy;
+use crate::handling::hook::Hook;
+use crate::handling::hook::auth::Check;
 use crate::object::Selector;
 
 use super::binding::Ids;
 use super::builder::{Block, OperatorBuilder, POLICY, Script, plain};
 use super::diagnostic::{Diagnostic, Severity};
+use super::hook_server::HookServer;
 use super::reader::{Fields, Item, Reader};
 use super::source::{directory_of, reason};
 use super::tree::Node;
@@ -17,6 +20,9 @@ use super::{allow, crds, selectors, settings_reader, storages};
 pub(super) const API_VERSION: &str = "kopfd.dev/v1";
 /// The `kind` of manifests.
 pub(super) const KIND: &str = "Operator";
+
+/// The parts of the spec that make an operator do something.
+const WORK: [&str; 4] = ["resources", "activities", "schedules", "hooks"];
 
 /// Tells whether a document is the manifest of an operator.
 pub(super) fn is_operator(root: &Node) -> bool {
@@ -72,7 +78,19 @@ impl OperatorBuilder<'_> {
 
     fn spec(&mut self, item: &Item<'_>) {
         let reader = self.reader;
-        let known = ["scripts", "crds", "defaults", "limits", "allow", "connections", "settings", "resources", "activities", "schedules"];
+        let known = [
+            "scripts",
+            "crds",
+            "defaults",
+            "limits",
+            "allow",
+            "connections",
+            "settings",
+            "resources",
+            "activities",
+            "schedules",
+            "hooks",
+        ];
         let special = |key: &str| match key {
             "namespaces" | "namespace" | "clusterwide" => {
                 let hint = "the scope is given at the start: `kopfd -n PATTERN`, or `-A` for all namespaces";
@@ -91,19 +109,21 @@ impl OperatorBuilder<'_> {
         let Some(fields) = reader.fields_but(item, "the spec", &known, special) else { return };
         self.scripts(&fields);
         self.common(&fields);
-        for (key, what) in [("resources", "resources"), ("activities", "activities"), ("schedules", "schedules")] {
+        for key in WORK {
             let Some(item) = fields.get(key) else { continue };
-            match what {
+            match key {
                 "resources" => reader.list(&item).iter().for_each(|item| self.block(item)),
                 "activities" => self.activities(&item),
-                _ => self.schedules(&item),
+                "schedules" => self.schedules(&item),
+                _ => self.hooks(&item),
             }
         }
-        let is_empty = ["resources", "activities", "schedules"].iter().all(|key| !fields.mentions(key));
+        let is_empty = WORK.iter().all(|key| !fields.mentions(key));
         if is_empty && !reader.has_errors() {
-            reader.warn(item, "the operator does nothing", "add `resources`, `activities`, or `schedules`");
+            reader.warn(item, "the operator does nothing", "add `resources`, `activities`, `schedules`, or `hooks`");
         }
         self.check_server(&fields);
+        self.check_hook_server(&fields);
     }
 
     fn scripts(&mut self, fields: &Fields<'_>) {
@@ -180,6 +200,18 @@ impl OperatorBuilder<'_> {
             snippet: source.snippet(spot.line, spot.column),
             ..Diagnostic::of_file(Severity::Error, &source.name, "the webhooks have no server", Some(hint.to_owned()))
         });
+    }
+
+    /// Only a listener that asks for certificates gets to know them. A startup activity may set one.
+    fn check_hook_server(&self, fields: &Fields<'_>) {
+        let needs = |hook: &Hook| hook.checks.iter().any(|check| matches!(check, Check::Certificate { .. }));
+        let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);
+        let verifies = self.operator.settings.hooks.server.as_ref().is_some_and(HookServer::verifies_clients);
+        let Some(hook) = self.operator.hooks.iter().find(|hook| needs(hook)).filter(|_| !verifies && !may_be_set) else { return };
+        let Some(item) = fields.get("hooks").filter(|_| !self.reader.has_errors_in("spec.settings")) else { return };
+        let message = format!("the hook `{}` wants client certificates, but no listener asks for them", hook.handler.id);
+        let hint = "add `settings: {hooks: {server: {port: 8443, certfile: …, pkeyfile: …, verifyCafile: …}}}` to `spec`";
+        self.reader.key_error(&item, message, hint);
     }
 
     fn block(&mut self, item: &Item<'_>) {

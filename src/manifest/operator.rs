@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::handling::admission::{SideEffects, Webhook};
+pub use crate::handling::hook::Hook;
 pub use crate::handling::schedule::CronSchedule;
 pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
@@ -45,6 +46,8 @@ pub struct Operator {
     pub activities: Vec<Activity>,
     /// Schedules.
     pub schedules: Vec<Schedule>,
+    /// Hooks.
+    pub hooks: Vec<Hook>,
     /// All code; bindings and expressions are referred to by number.
     pub declaration: Declaration,
     /// What the code does in the cluster, as far as it can be seen.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::handling::hook::auth::Check;
 use crate::handling::rights::{EVERY, Need, Purpose, Reach};
 use crate::handling::{Handler, On};
 use crate::object::selector::Criterion;
@@ -168,6 +169,10 @@ impl Collector<'_> {
         if self.operator.schedules.iter().any(|schedule| schedule.schedule.catches_up) {
             let map = name(&config_map(&self.operator.name));
             self.need(Purpose::Schedules, Reach::Home, ("", "configmaps"), &["get", "create", "patch"], map.as_ref());
+        }
+        for secret in self.operator.hooks.iter().flat_map(|hook| &hook.checks).filter_map(Check::secret) {
+            let reach = secret.namespace.clone().map_or(Reach::Home, Reach::Namespace);
+            self.need(Purpose::Hooks, reach, ("", "secrets"), &["get"], name(&secret.name).as_ref());
         }
         if has_trials {
             for (group, plural) in [("", "pods"), ("apps", "replicasets"), ("apps", "deployments")] {

@@ -10,6 +10,7 @@ use crate::script::host::MEMORY;
 
 use super::admission::AdmissionServer;
 use super::canary::Canary;
+use super::hook_server::HookServer;
 
 /// All settings of one operator.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,6 +29,8 @@ pub struct Settings {
     pub scanning: Scanning,
     /// Admission webhooks.
     pub admission: Admission,
+    /// Hooks. Beyond kopf.
+    pub hooks: Hooks,
     /// Calls of handlers.
     pub execution: Execution,
     /// Daemons and timers.
@@ -142,6 +145,13 @@ pub struct Admission {
     pub managed: Option<String>,
     /// Whether filters become match conditions of managed configurations. Beyond kopf.
     pub derived_conditions: bool,
+}
+
+/// Hooks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Hooks {
+    /// Their own listener; `None` means that of the probes.
+    pub server: Option<HookServer>,
 }
 
 /// Calls of handlers.

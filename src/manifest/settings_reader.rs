@@ -8,10 +8,10 @@ use crate::kit::Rate;
 use super::reader::{Fields, Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::tree::Kind;
-use super::{admission, canary, ranges, storages};
+use super::{admission, canary, hook_server, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
-pub(super) const KNOWN: [(&str, &[&str]); 13] = [
+pub(super) const KNOWN: [(&str, &[&str]); 14] = [
     ("process", &["ultimateExitingTimeout"]),
     ("posting", &["enabled", "loggers", "level", "reportingComponent", "reportingInstance", "eventNamePrefix", "aggregated"]),
     ("peering", &["name", "stealth", "priority", "lifetime", "mandatory", "standalone", "clusterwide"]),
@@ -19,6 +19,7 @@ pub(super) const KNOWN: [(&str, &[&str]); 13] = [
     ("queueing", &["workerLimit", "idleTimeout", "exitTimeout", "errorDelays", "breaker"]),
     ("scanning", &["disabled"]),
     ("admission", &["server", "managed", "derivedConditions"]),
+    ("hooks", &["server"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("scripts", &["memory"]),
@@ -91,6 +92,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set_option(fields, "managed", &mut settings.admission.managed, managed);
             reader.set(fields, "derivedConditions", &mut settings.admission.derived_conditions, Reader::boolean);
         }
+        "hooks" => reader.set_option(fields, "server", &mut settings.hooks.server, hook_server::read),
         "execution" => {
             reader.set(fields, "defaultBackoff", &mut settings.execution.default_backoff, Reader::duration);
             reader.set(fields, "lifecycle", &mut settings.execution.lifecycle, lifecycle);

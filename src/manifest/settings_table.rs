@@ -23,7 +23,7 @@ const fn one(section: &'static str, key: &'static str, kind: &'static str, meani
 }
 
 /// All settings, in the order of the documentation.
-pub const TABLE: [Description; 47] = [
+pub const TABLE: [Description; 48] = [
     one(
         "process",
         "ultimateExitingTimeout",
@@ -77,6 +77,12 @@ pub const TABLE: [Description; 47] = [
         "derivedConditions",
         "boolean",
         "filters by annotations and fields also become match conditions of managed configurations, so that the API server sends fewer requests: see [webhooks](webhooks.md#match-conditions); beyond kopf",
+    ),
+    one(
+        "hooks",
+        "server",
+        "server or null",
+        "the listener of hooks: `port`, `addr`, `path`, and `certfile` with `pkeyfile`, or `insecure`; `null`: that of the probes; the value at the start applies: see [hooks](hooks.md#where-hooks-listen); beyond kopf",
     ),
     one("execution", "defaultBackoff", "duration", "the delay after arbitrary errors"),
     one(

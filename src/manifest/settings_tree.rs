@@ -8,12 +8,12 @@ use crate::handling::Lifecycle;
 use crate::persistence::{DiffbaseStorage, ProgressAnnotations, ProgressStatus, ProgressStorage};
 
 use super::admission::{self, AdmissionServer, SecretName, ServiceName};
-use super::canary;
 use super::reader::{Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::settings_reader;
 use super::source::Source;
 use super::tree::{Node, SourceSpan};
+use super::{canary, hook_server};
 
 /// Returns the tree of settings.
 pub fn to_value(settings: &Settings) -> Value {
@@ -25,6 +25,7 @@ pub fn to_value(settings: &Settings) -> Value {
         queueing,
         scanning,
         admission,
+        hooks,
         execution,
         background,
         scripts,
@@ -72,6 +73,7 @@ pub fn to_value(settings: &Settings) -> Value {
             "managed": admission.managed,
             "derivedConditions": admission.derived_conditions,
         },
+        "hooks": { "server": hooks.server.as_ref().map(hook_server::to_value) },
         "execution": { "defaultBackoff": seconds(execution.default_backoff), "lifecycle": lifecycle(execution.lifecycle) },
         "background": {
             "cancellationPolling": seconds(background.cancellation_polling),
@@ -249,7 +251,7 @@ mod tests {
         let others = "{process: {ultimateExitingTimeout: null}, posting: {level: warning, reportingComponent: me}, \
             peering: {clusterwide: true, lifetime: 90s}, watching: {serverTimeout: 10m, reconnectBackoff: 250ms}, \
             queueing: {workerLimit: 3, errorDelays: [100ms, 2s], breaker: {cycles: 9, period: 1m, maxDelay: 2s, condition: Looping}}, scanning: {disabled: true}, execution: {lifecycle: oneByOne}, \
-            admission: {server: {kind: server, port: 8443, extraSans: [a.b], secret: {name: s, namespace: n}, service: {name: w, port: 8443}}, managed: a.b.c, derivedConditions: false}, \
+            admission: {server: {kind: server, port: 8443, extraSans: [a.b], secret: {name: s, namespace: n}, service: {name: w, port: 8443}}, managed: a.b.c, derivedConditions: false}, hooks: {server: {addr: localhost, port: 9443, path: /h, certfile: c, pkeyfile: k, verifyCafile: a}}, \
             background: {instantExitTimeout: 50ms, instantExitZeroTimeCycles: null}, scripts: {memory: 1Gi}, \
             networking: {requestTimeout: null, errorBackoffs: [], trustEnv: true, requests: {perSecond: 5}}, \
             persistence: {finalizer: a.b/c, progressStorage: {kind: multi, storages: [{kind: status, name: x}, {kind: annotations}]}, \

@@ -19,6 +19,16 @@ static DOMAIN: LazyLock<Regex> =
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$").expect("the pattern is valid"));
 
+/// Reads the name of an object or a namespace.
+pub(super) fn named(reader: &Reader, item: &Item<'_>) -> Option<String> {
+    let text = reader.owned(item)?;
+    if is_domain(&text) {
+        return Some(text);
+    }
+    reader.error_with(item, format!("`{text}` cannot be a name in Kubernetes"), "names have lower-case letters, digits, `-` and `.`");
+    None
+}
+
 /// Tells whether a text is a DNS subdomain, as required for names and prefixes.
 pub(super) fn is_domain(text: &str) -> bool {
     text.len() <= 253 && DOMAIN.is_match(text)

@@ -21,15 +21,17 @@ pub enum EventKind {
     Deleted,
     /// Nothing has happened to it: it is handled once more, since the operator has another revision.
     Revisited,
+    /// It was passed on once more because a script has touched it: it is handled as if it had changed.
+    Touched,
 }
 
 impl EventKind {
-    /// Returns the type of the watch event; a listed or revisited object has none.
+    /// Returns the type of the watch event; a listed or revisited object has none. A touched one counts as changed.
     pub fn event_type(self) -> Option<&'static str> {
         match self {
             Self::Listed | Self::Revisited => None,
             Self::Added => Some("ADDED"),
-            Self::Modified => Some("MODIFIED"),
+            Self::Modified | Self::Touched => Some("MODIFIED"),
             Self::Deleted => Some("DELETED"),
         }
     }

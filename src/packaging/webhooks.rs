@@ -69,7 +69,7 @@ impl WebhookError {
 /// # Errors
 /// If an operator with webhooks would not be reached, or its replicas would not be trusted.
 pub fn services(operators: &[Operator], home: &str, replicas: u16) -> Result<Vec<WebhookService>, WebhookError> {
-    let mut services: Vec<WebhookService> = Vec::new();
+    let mut services: Vec<WebhookService> = operators.iter().filter_map(hook_service).collect();
     for operator in operators {
         if operator.webhooks.is_empty() && operator.conversions.is_empty() {
             continue;
@@ -84,6 +84,13 @@ pub fn services(operators: &[Operator], home: &str, replicas: u16) -> Result<Vec
     services.sort();
     services.dedup();
     Ok(services)
+}
+
+/// Returns the Service of the listener of an operator's hooks.
+fn hook_service(operator: &Operator) -> Option<WebhookService> {
+    let server = operator.settings.hooks.server.as_ref().filter(|_| !operator.hooks.is_empty())?;
+    let name = format!("{}-hooks", operator.name.replace('.', "-"));
+    Some(WebhookService { name, port: if server.insecure { 80 } else { 443 }, target: server.port })
 }
 
 fn service(operator: &str, server: &AdmissionServer, home: &str) -> Result<WebhookService, WebhookError> {
@@ -112,9 +119,11 @@ fn service(operator: &str, server: &AdmissionServer, home: &str) -> Result<Webho
 pub fn certificate_folder(operators: &[Operator]) -> Result<Option<String>, WebhookError> {
     let mut folder: Option<String> = None;
     for operator in operators {
-        let Some(server) = &operator.settings.admission.server else { continue };
-        let files = [&server.certificate.certfile, &server.certificate.pkeyfile, &server.certificate.cafile, &server.verification.cafile];
-        for file in files.into_iter().flatten() {
+        let of_webhooks = operator.settings.admission.server.iter().flat_map(|server| {
+            [&server.certificate.certfile, &server.certificate.pkeyfile, &server.certificate.cafile, &server.verification.cafile]
+        });
+        let of_hooks = operator.settings.hooks.server.iter().flat_map(|server| [&server.certfile, &server.pkeyfile, &server.verify_cafile]);
+        for file in of_webhooks.chain(of_hooks).flatten() {
             let parent = file.rsplit_once('/').map_or("", |(parent, _)| parent);
             if !file.starts_with('/') || folder.as_deref().is_some_and(|folder| folder != parent) || parent.is_empty() {
                 return Err(WebhookError::Files(operator.name.clone()));
@@ -138,6 +147,17 @@ mod tests {
         let loaded = read("operator.yaml", &manifest);
         assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
         loaded.operators
+    }
+
+    #[test]
+    fn the_listener_of_hooks_has_a_service() {
+        let manifest = "{apiVersion: kopfd.dev/v1, kind: Operator, metadata: {name: my.op}, spec: {\
+            settings: {hooks: {server: {port: 8443, certfile: /tls/tls.crt, pkeyfile: /tls/tls.key}}}, \
+            hooks: [{id: a, path: /a, auth: none, run: 'return 1;'}]}}";
+        let operators = read("operator.yaml", manifest).operators;
+        let service = WebhookService { name: "my-op-hooks".to_owned(), port: 443, target: 8443 };
+        assert_eq!(services(&operators, "ops", 2), Ok(vec![service]));
+        assert_eq!(certificate_folder(&operators), Ok(Some("/tls".to_owned())));
     }
 
     fn of(server: &str) -> Result<Vec<WebhookService>, WebhookError> {

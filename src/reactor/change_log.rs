@@ -74,7 +74,8 @@ impl ChangeLog {
         let version = body.resource_version().unwrap_or("unknown");
         let what = match (event_kind, &before) {
             (EventKind::Deleted, _) => "is gone",
-            (EventKind::Listed | EventKind::Revisited, None) => "was there",
+            (EventKind::Listed | EventKind::Revisited | EventKind::Touched, None) => "was there",
+            (EventKind::Touched, Some(_)) => "is touched",
             (_, None) => "was added",
             (_, Some(before)) if body.is_deleting() && !before.body.is_deleting() => "is to be deleted",
             (_, Some(_)) => "has changed",

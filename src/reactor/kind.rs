@@ -1,15 +1,15 @@
 //! One kind in one namespace (or in all): its watch fills the queues, and each object with events gets a worker.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tracing::{Instrument as _, Span, error, warn};
 
-use crate::cluster::{self, PartialMetadata, Seen, Sink};
+use crate::cluster::{self, PartialMetadata, Seen, Sink, Touch};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
 use crate::object::{EventKind, ObjectKey, Resource};
@@ -72,6 +72,8 @@ pub struct Kind<W: Effects> {
     lead: Lead,
     /// The last term that has begun for the kind.
     term: Mutex<u64>,
+    /// The watches by namespace, for the touches of scripts.
+    touches: Mutex<BTreeMap<Option<String>, mpsc::Sender<Touch>>>,
 }
 
 impl<W: Effects + 'static> Kind<W> {
@@ -103,6 +105,7 @@ impl<W: Effects + 'static> Kind<W> {
             read: cluster::watch::read,
             lead: Lead::permanent(),
             term: Mutex::new(PERMANENT),
+            touches: Mutex::default(),
         }
     }
 
@@ -136,6 +139,11 @@ impl<W: Effects + 'static> Kind<W> {
     /// Returns the kind with another parser of objects.
     pub fn with_reader(self, read: Read) -> Self {
         Self { read, ..self }
+    }
+
+    /// Lets scripts touch the objects of a watch in one namespace, or in all.
+    pub(super) fn accept_touches(&self, namespace: Option<String>, touches: mpsc::Sender<Touch>) {
+        self.touches.lock().insert(namespace, touches);
     }
 
     /// Tells whether events must wait before they are processed.
@@ -198,6 +206,12 @@ impl<W: Effects + 'static> Kind<W> {
 }
 
 impl<W: Effects> Kind<W> {
+    /// Returns the way to touch the objects in a namespace; `None` if they are not watched.
+    pub(super) fn touches_in(&self, namespace: Option<&str>) -> Option<mpsc::Sender<Touch>> {
+        let touches = self.touches.lock();
+        touches.get(&None).or_else(|| touches.get(&Some(namespace?.to_owned()))).cloned()
+    }
+
     /// Returns the state of the kind.
     pub fn status(&self) -> KindStatus {
         let watches = |state| self.metrics.as_ref().map(|metrics| metrics.watches(state)).unwrap_or_default();

@@ -115,6 +115,10 @@ impl RecentCycles {
 
     /// Tells whether an event must be handled at once: it is not that of an own write.
     pub fn is_urgent(&self, event: &Event) -> bool {
+        // Objects that touch each other would never pause.
+        if event.event_kind == EventKind::Touched {
+            return false;
+        }
         let Some(state) = self.0.as_ref().filter(|_| event.event_kind == EventKind::Modified) else { return true };
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         head.resource_version().is_none_or(|version| !state.versions.iter().any(|own| own == version))

@@ -137,6 +137,11 @@ impl Mailbox {
         self.state.lock().events.front().map(|(event, _)| event.clone())
     }
 
+    /// Tells whether the last queued event is a touch: then another one has no further effect.
+    pub fn ends_with_touch(&self) -> bool {
+        self.state.lock().events.back().is_some_and(|(event, _)| event.event_kind == EventKind::Touched)
+    }
+
     /// Tells whether no events are queued.
     pub fn is_empty(&self) -> bool {
         self.state.lock().events.is_empty()

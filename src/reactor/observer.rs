@@ -45,6 +45,9 @@ const SCAN_DELAYS: [Duration; 3] = [Duration::from_millis(50), Duration::from_se
 /// Delay before a group that could not be read is scanned again.
 const RESCAN_DELAY: Duration = Duration::from_secs(30);
 
+/// The touches of scripts that wait for one watch, each with the text of its object.
+const TOUCHES: usize = 16;
+
 /// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
 const REASON_GONE: &str = "it is gone";
 
@@ -700,7 +703,9 @@ impl<W: Effects + 'static> Observer<W> {
         let name = format!("watch of {title}");
         match Watcher::new(self.client.clone(), (**resource).clone(), namespace.as_deref()) {
             Ok(watcher) => {
-                let mut watcher = watcher.with_revisits(self.revisits.subscribe());
+                let (touches, touched) = mpsc::channel(TOUCHES);
+                kind.accept_touches(namespace.clone(), touches);
+                let mut watcher = watcher.with_revisits(self.revisits.subscribe()).with_touches(touched);
                 if self.declared.lead.is_elected() {
                     watcher = watcher.with_relists(self.declared.lead.begins());
                 }

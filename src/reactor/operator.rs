@@ -29,7 +29,9 @@ use super::observer::{Declared, Observer, Scope};
 use super::reload::{self, Loaded, Reloads};
 use super::rights;
 use super::script_api::ScriptApi;
+use super::script_metrics::ScriptMeasures;
 use super::status::{Functions, LiveStatus};
+use super::touching::Touches;
 use crate::engines::activities::login::{ActivityLogin, Server};
 use crate::engines::activities::probes::Probes;
 use crate::engines::activities::{Activities, ActivityError};
@@ -37,6 +39,8 @@ use crate::engines::admission::reviewer::{ReviewRevision, Reviewer, ReviewerPart
 use crate::engines::background::BackgroundOptions;
 use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::events::{EventSink, EventStream, LogSink};
+use crate::engines::hooks::secrets::Secrets;
+use crate::engines::hooks::{Answerer, AnswererParts, HookRevision};
 use crate::engines::leading::{Campaign, Election, HANDOVER_TIMEOUT, Lead, LeadingView, Led};
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
@@ -126,6 +130,7 @@ struct Started {
     posted: Queue,
     counted: Arc<MetricsSink>,
     lead: Lead,
+    touches: Touches,
 }
 
 /// Installs the scripts of an operator. The client logs in with its first request.
@@ -146,7 +151,11 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let log = shared.has_change_log.then(|| Arc::new(ChangeLog::new(settings.persistence.storages.prefix())));
     let (poster, posted) = posting::queue(settings.posting.clone());
     let lead = shared.leading.as_ref().map_or_else(Lead::permanent, |_| Lead::elected(shared.clock.clone()));
-    let api_with = |client, poster| ScriptApi::new(ObjectClient::new(client, name), Arc::clone(&kinds), poster).logged_by(log.clone());
+    let touches = Touches::default();
+    let api_with = |client, poster| {
+        let api = ScriptApi::new(ObjectClient::new(client, name), Arc::clone(&kinds), poster);
+        api.logged_by(log.clone()).touching(touches.clone())
+    };
     let mut api = api_with(client.clone(), poster.clone());
     let mut led_poster = poster.clone();
     if lead.is_elected() {
@@ -165,7 +174,9 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         seed: shared.seed,
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
-        outside: given_outside.unwrap_or_else(|| outside::of_process(move || server_client.server(), secrets)),
+        outside: given_outside
+            .unwrap_or_else(|| outside::of_process(move || server_client.server(), secrets))
+            .measured_by(Arc::new(ScriptMeasures(metrics.clone()))),
         memory: settings.scripts.memory,
     };
     let host = Host::start(options).map_err(ServeError::Threads)?;
@@ -183,7 +194,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
     own.set(Arc::downgrade(&activities)).expect("the activities are given once");
-    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead })
+    Ok(Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead, touches })
 }
 
 /// Logs in and watches until the stop is requested, or the login functions fail.
@@ -204,8 +215,8 @@ async fn run(
     let functions = Mutex::new(Functions::of(&operator));
     let checked = shared.checks_rights.then(|| Operator { settings: settings.clone(), ..operator.clone() });
     let webhook_kinds = reload::webhook_kinds(&operator);
-    let Operator { name, defaults, schedules, webhooks, conversions, .. } = operator;
-    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead } = started;
+    let Operator { name, defaults, schedules, hooks, webhooks, conversions, .. } = operator;
+    let Started { revision, scripts, client, kinds, activities, events, log, poster, posted, counted, lead, touches } = started;
     tokio::select! {
         biased;
         () = stop.requested() => return Ok(()),
@@ -239,7 +250,24 @@ async fn run(
     let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);
     let effects = effects.with_health(health.clone(), format!("operator '{name}' has not filled its indexes yet"));
     let effects = effects.with_background(background);
-    let review_calls = Arc::clone(&calls);
+    let (review_calls, hooks_stop) = (Arc::clone(&calls), Stop::new());
+    let has_hooks = !hooks.is_empty();
+    let first = HookRevision::new(Arc::clone(&calls), hooks);
+    let parts = AnswererParts {
+        operator: name.as_str().into(),
+        secrets: Secrets::new(client.clone(), &name),
+        clock: shared.clock.clone(),
+        pause: pause.clone(),
+        lead: lead.clone(),
+        readiness: effects.readiness().map(Arc::clone).unwrap_or_default(),
+        events: events.clone(),
+        metrics: metrics.clone(),
+        ending: own_stop.clone(),
+        stop: hooks_stop.clone(),
+    };
+    let answerer = Arc::new(Answerer::new(parts, first));
+    let opened = shared.hooks.open(Arc::clone(&answerer), &settings, &endpoints.hooks, has_hooks).await;
+    let hooks_place = opened.map_err(|source| ServeError::Hooks { operator: name.clone(), source })?;
     let (clock, review_events) = (shared.clock.clone(), events.clone());
     let election = shared.leading.as_ref().map(|options| {
         effects.background().iter().for_each(|background| background.limit_exit(HANDOVER_TIMEOUT));
@@ -265,6 +293,7 @@ async fn run(
         error_delays: settings.queueing.error_delays.clone().into(),
         exit_timeout: settings.queueing.exit_timeout.min(exit_limit),
     };
+    let has_hook_listener = shared.hooks.has_listener(&settings);
     let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
     let peerings = peerings(&name, &settings, &shared, &client, &pause);
     let earlier = shared.precedence.before(&name);
@@ -291,6 +320,7 @@ async fn run(
         observer = observer.with_peerings(peerings);
     }
     let (revisions, watched) = observer.view();
+    touches.follow(watched.clone());
     let reviewer = Arc::new(Reviewer::new(ReviewerParts {
         operator: name.as_str().into(),
         revision: ReviewRevision { scripts: review_calls, webhooks, conversions },
@@ -322,6 +352,8 @@ async fn run(
     let mut running = RunningOperator {
         status,
         reviewer: Arc::clone(&reviewer),
+        answerer,
+        has_hook_listener,
         needs_server: matches!(admission.reach, Reach::Network(_)),
         settings,
         trial: None,
@@ -369,6 +401,8 @@ async fn run(
     own_stop.request("the operator ends");
     reviews_stop.request("the operator ends");
     let reviewed = if reviews.is_terminated() { Ok(()) } else { reviews.await };
+    hooks_stop.request("the operator ends");
+    hooks_place.close().await;
     running.end_trial();
     running.schedules.finish().await;
     if let Some(election) = election {

@@ -52,6 +52,9 @@ impl Queues {
                 mailbox.hurry();
                 return Queued::Waiting;
             }
+            if event.event_kind == EventKind::Touched && mailbox.ends_with_touch() {
+                return Queued::Waiting;
+            }
             if !mailbox.put(event) {
                 tracing::debug!(uid, "An intermediate state of the object is skipped, since too many of its events wait.");
             }

@@ -45,13 +45,14 @@ pub const RETRY_PAUSE: Duration = Duration::from_secs(10);
 const MAX_LIST_FAILURES: usize = 5;
 
 /// The settings that are read only at the start, by section and key.
-const FIXED: [(&str, &str); 15] = [
+const FIXED: [(&str, &str); 16] = [
     ("queueing", "workerLimit"),
     ("queueing", "exitTimeout"),
     ("scanning", "disabled"),
     ("admission", "server"),
     ("admission", "managed"),
     ("admission", "derivedConditions"),
+    ("hooks", "server"),
     ("peering", "name"),
     ("peering", "stealth"),
     ("peering", "priority"),

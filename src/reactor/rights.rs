@@ -7,7 +7,8 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 use crate::cluster::discovery;
-use crate::cluster::object_client::{ObjectClient, Selection};
+use crate::cluster::object_client::ObjectClient;
+use crate::cluster::selection::Selection;
 use crate::cluster::{self, Client};
 use crate::engines::rights::{Comparison, compare};
 use crate::handling::rights::{Layout, Place, Purpose, Rights, rights, rules};

@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 
-use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient, Selection};
+use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient};
+use crate::cluster::other::OtherClusters;
+use crate::cluster::selection::Selection;
 use crate::cluster::{self, ResourceResolver};
 use crate::engines::posting::{KubernetesEvent, Poster};
 use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
+use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, LogPart, Operation, RawRequest, WatchRequest};
 
 use super::change_log::{ChangeLog, Write};
+use super::script_watch;
+use super::touching::Touches;
 
 /// The cluster access of one operator's scripts.
 pub struct ScriptApi {
@@ -23,17 +28,24 @@ pub struct ScriptApi {
     log: Option<Arc<ChangeLog>>,
     poster: Poster,
     of_every_replica: Option<Arc<dyn Api>>,
+    others: Arc<OtherClusters>,
+    touches: Touches,
 }
 
 impl ScriptApi {
     /// Returns the bridge.
     pub fn new(objects: ObjectClient, kinds: Arc<ResourceResolver>, poster: Poster) -> Self {
-        Self { objects, kinds, log: None, poster, of_every_replica: None }
+        Self { objects, kinds, log: None, poster, of_every_replica: None, touches: Touches::default(), others: Arc::default() }
     }
 
     /// Returns the bridge with a log of writes.
     pub fn logged_by(self, log: Option<Arc<ChangeLog>>) -> Self {
         Self { log, ..self }
+    }
+
+    /// Returns the bridge that has objects handled once more.
+    pub fn touching(self, touches: Touches) -> Self {
+        Self { touches, ..self }
     }
 
     /// Returns the bridge for the calls of the leader, beside the one for calls that every replica makes.
@@ -73,6 +85,23 @@ impl ScriptApi {
         answered
     }
 
+    async fn log(&self, place: ObjectAddress<'_>, part: &LogPart) -> Result<Value, cluster::Error> {
+        let LogPart { container, tail, since, is_previous, has_timestamps, limit } = part;
+        let is = |flag: &bool| flag.then(|| "true".to_owned());
+        let given = [
+            ("container", container.clone()),
+            ("tailLines", tail.map(|lines| lines.to_string())),
+            // The server counts whole seconds, and refuses zero.
+            ("sinceSeconds", since.map(|since| since.as_secs_f64().ceil().max(1.0).to_string())),
+            ("previous", is(is_previous)),
+            ("timestamps", is(has_timestamps)),
+            ("limitBytes", Some(limit.to_string())),
+        ];
+        let given: Vec<(&str, &str)> = given.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?))).collect();
+        let text = self.objects.log(place, &given).await?;
+        Ok(Value::String(String::from_utf8_lossy(&text).into_owned()))
+    }
+
     async fn answer(&self, request: ApiRequest) -> Result<Value, cluster::Error> {
         let ApiRequest { resource, namespace, operation } = request;
         let place = |name| ObjectAddress { resource: &resource, namespace: namespace.as_deref().filter(|_| resource.namespaced), name };
@@ -87,6 +116,14 @@ impl ScriptApi {
             Operation::Update { object, .. } => self.objects.update(&resource, &object).await,
             Operation::Apply { object, force, .. } => self.objects.apply(&resource, &object, force).await,
             Operation::Patch { name, subresource, patch } => self.objects.patch(place(&name), subresource.as_deref(), &patch).await,
+            Operation::CreateSubresource { name, subresource, object } => {
+                match self.objects.create_subresource(place(&name), subresource, &object).await {
+                    // The eviction of a pod that is gone has nothing to do, as its deletion.
+                    Err(error) if error.is_not_found() && subresource == "eviction" => Ok(Value::Null),
+                    other => other,
+                }
+            }
+            Operation::Log { name, part } => self.log(place(&name), &part).await,
             Operation::Delete { name, propagation, grace } => {
                 let deletion = Deletion { propagation, grace: grace.and_then(|grace| u64::try_from(grace).ok()) };
                 Ok(Value::Bool(self.objects.delete(place(&name), &deletion).await?))
@@ -97,17 +134,50 @@ impl ScriptApi {
 
 impl Api for ScriptApi {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>> {
-        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(api_error) }.boxed()
+        async move { self.kinds.resolve_selector(&selector, &selector.to_string()).await.map(Arc::new).map_err(|error| api_error(&error)) }
+            .boxed()
     }
 
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>> {
         async move {
             match &self.log {
-                Some(log) => self.answer_and_report(request, log).await.map_err(api_error),
-                None => self.answer(request).await.map_err(api_error),
+                Some(log) => self.answer_and_report(request, log).await.map_err(|error| api_error(&error)),
+                None => self.answer(request).await.map_err(|error| api_error(&error)),
             }
         }
         .boxed()
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxStream<'static, Result<Change, ApiError>> {
+        let WatchRequest { resource, namespace, labels, fields } = request;
+        let namespace = namespace.filter(|_| resource.namespaced);
+        match self.objects.watcher(&resource, namespace.as_deref(), Selection { labels, fields }) {
+            Ok(watcher) => script_watch::changes(watcher, api_error),
+            Err(error) => stream::once(ready(Err(api_error(&error)))).boxed(),
+        }
+    }
+
+    fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
+        async move {
+            let RawRequest { method, path, content_type, body } = request;
+            self.objects.raw(method, &path, content_type, body.as_ref()).await.map_err(|error| api_error(&error))
+        }
+        .boxed()
+    }
+
+    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let opened = self.objects.of_other_cluster(&self.others, kubeconfig).map(|(objects, kinds)| {
+            let poster = self.poster.clone();
+            let others = Arc::clone(&self.others);
+            Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None, touches: Touches::default() })
+                as Arc<dyn Api>
+        });
+        ready(opened.map_err(|error| api_error(&error))).boxed()
+    }
+
+    fn touch(&self, resource: Arc<Resource>, namespace: Option<String>, name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        async move { self.touches.touch(&self.objects, &resource, namespace.as_deref(), &name).await.map_err(|error| api_error(&error)) }
+            .boxed()
     }
 
     fn post(&self, event: EventRequest) {
@@ -135,21 +205,24 @@ impl Api for ScriptApi {
 /// Returns the write of an operation, and the name of its object, if it has one yet.
 fn written(operation: &Operation) -> Option<(Write, Option<String>)> {
     match operation {
-        Operation::Get { .. } | Operation::List { .. } => None,
         Operation::Create { object } => Some((Write::Stored, object.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned))),
         Operation::Update { name, .. } | Operation::Apply { name, .. } | Operation::Patch { name, .. } => {
             Some((Write::Stored, Some(name.clone())))
         }
-        Operation::Delete { name, .. } => Some((Write::Deleted, Some(name.clone()))),
+        Operation::Delete { name, .. } | Operation::CreateSubresource { name, subresource: "eviction", .. } => {
+            Some((Write::Deleted, Some(name.clone())))
+        }
+        // Reviews and tokens change nothing that stays.
+        Operation::Get { .. } | Operation::List { .. } | Operation::Log { .. } | Operation::CreateSubresource { .. } => None,
     }
 }
 
 /// Returns the parts of an error that scripts may see.
-fn api_error(error: cluster::Error) -> ApiError {
+fn api_error(error: &cluster::Error) -> ApiError {
     let message = error.chain();
     match error {
         cluster::Error::Status { status, reason, details, .. } => {
-            ApiError { message, status: Some(status), reason, details: details.map(|details| *details) }
+            ApiError { message, status: Some(*status), reason: reason.clone(), details: details.as_deref().cloned() }
         }
         _ => ApiError { message, status: None, reason: None, details: None },
     }

@@ -12,7 +12,7 @@ use super::expressions::Answers;
 use super::model::{CheckedRequest, ExpectedAnswer, Step, UserRequest};
 use super::pattern::{Mismatch, Pattern};
 use super::problem::Problem;
-use super::verify::{Difference, Observations as _, describe, shown};
+use super::verify::{Difference, compared, describe, shown};
 
 /// Stands before the text of a webhook in the answer to a denied request.
 const DENIED: &str = "denied the request: ";
@@ -52,20 +52,7 @@ pub(super) async fn send(environment: &Environment, checked: &CheckedRequest) ->
 
 /// Returns the differences of an answer from the expected one.
 pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedAnswer, answered: &Answered) -> Vec<Difference> {
-    let mut answers = Answers::default();
-    let mut failed = Vec::new();
-    loop {
-        let found = compare(step, expected, answered, &mut answers);
-        let questions = answers.questions();
-        if questions.is_empty() {
-            return found.into_iter().chain(failed).collect();
-        }
-        for question in questions {
-            let holds = environment.evaluate(&question).await;
-            answers.keep(question, holds == Ok(true));
-            failed.extend(holds.err().map(|text| Difference::new(step.spot, format!("an expression fails: {text}"))));
-        }
-    }
+    compared(environment, step, |answers| compare(step, expected, answered, answers)).await
 }
 
 fn compare(step: &Step, expected: &ExpectedAnswer, answered: &Answered, answers: &mut Answers) -> Vec<Difference> {

@@ -20,7 +20,7 @@ use crate::apiserver::auth::access::{Authentication, MASTERS, User};
 use crate::apiserver::storage::resource::Resource;
 use crate::apiserver::{ApiServer, Settings};
 use crate::engines::peering::ProcessPeering;
-use crate::engines::{Endpoints, EventStream};
+use crate::engines::{Endpoints, EventStream, Hooks};
 use crate::kit::errors::chain;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::Operator;
@@ -30,7 +30,7 @@ use crate::reactor::activity::Broken;
 use crate::reactor::operator::{self, Access, ExitTimeouts, ServerChoice, Shared};
 use crate::reactor::precedence::Precedence;
 use crate::reactor::reload::{self, RETRY_PAUSE as RELOAD_PAUSE, ReloadError, Reloaded, Reloader};
-use crate::reactor::{ActivityMonitor, Admission, Scope};
+use crate::reactor::{ActivityMonitor, Admission, HookReach, Scope};
 use crate::script::{Fibers, Outside, Threads};
 
 use super::chaos::Chaos;
@@ -262,6 +262,7 @@ impl Environment {
             has_trials: true,
             pod: None,
             admission: self.admission.clone(),
+            hooks: HookReach::InProcess,
             peering: ProcessPeering::of(OWN_IDENTITY),
             leading: None,
             checks_rights: false,
@@ -605,6 +606,11 @@ impl Environment {
         let endpoints = Endpoints::default();
         *self.endpoints.lock() = endpoints.clone();
         endpoints
+    }
+
+    /// Returns the hooks of the running operators.
+    pub(super) fn hooks(&self) -> Hooks {
+        self.endpoints.lock().hooks.clone()
     }
 
     /// Records an event of the operators as a whole.

@@ -10,7 +10,8 @@ use crate::manifest::tree::SourceSpan;
 use super::answer;
 use super::conversion;
 use super::environment::{Environment, UnknownResource};
-use super::model::{CheckedRequest, Downtime, Step, StepAction};
+use super::hook;
+use super::model::{CheckedRequest, Downtime, HookStep, Step, StepAction};
 use super::problem::Problem;
 use super::steps::format_duration;
 use super::timeline::Event;
@@ -125,13 +126,17 @@ async fn execute_step(environment: &Environment, step: &Step, mode: Mode) -> Res
     match &step.action {
         StepAction::Restart(downtime) => stop_and_restart(environment, step, (downtime, false), mode).await,
         StepAction::Kill(downtime) => stop_and_restart(environment, step, (downtime, true), mode).await,
-        StepAction::Reload { files, is_refused } => environment.reload(files, *is_refused).await.map_err(|text| fail(text.into())),
+        StepAction::Reload { files, is_refused } => {
+            // Boxed, since a step has no place for the state of a reload.
+            Box::pin(environment.reload(files, *is_refused)).await.map_err(|text| fail(text.into()))
+        }
         StepAction::Settle { within, despite_errors } => settle(environment, *within, *despite_errors, mode).await.map_err(fail),
         StepAction::Expect(expectation) => match verify(environment, step.spot, expectation).await {
             differences if differences.is_empty() => Ok(()),
             differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
         },
         StepAction::Request(checked) => send_request(environment, step, checked, mode, Operators::Started).await,
+        StepAction::Hook(request) => call_hook(environment, step, request, mode).await,
         StepAction::Convert(conversion) => {
             let patience = Patience::new(environment, Operators::Started);
             let is_repeated = async |refusal: &str| patience.waits_after(refusal).await;
@@ -194,6 +199,26 @@ async fn send_request(
         return Ok(());
     }
     match answer::verify(environment, step, &checked.answer, &answered).await {
+        differences if differences.is_empty() => Ok(()),
+        differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
+    }
+}
+
+/// Sends a request to a hook. In a disturbed run, the operator may be killed at any moment, and a sender would repeat the request.
+async fn call_hook(environment: &Environment, step: &Step, request: &HookStep, mode: Mode) -> Result<(), Failure> {
+    let patience = Patience::new(environment, Operators::Started);
+    let answer = loop {
+        let answer = hook::send(environment, request).await.map_err(|problem| Failure::at(step.spot, problem))?;
+        let is_expected = request.expected.status.is_some_and(|(_, status)| status == i64::from(answer.status));
+        let is_unserved = !is_expected && matches!(answer.status, 404 | 503);
+        if !(is_unserved && patience.waits_after(NO_WEBHOOK).await) {
+            break answer;
+        }
+    };
+    if mode == Mode::Disturb {
+        return Ok(());
+    }
+    match hook::verify(environment, step, &request.expected, &answer).await {
         differences if differences.is_empty() => Ok(()),
         differences => Err(Failure { spot: Some(step.spot), problem: None, differences }),
     }

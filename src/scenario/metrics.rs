@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::manifest::reader::{Fields, Item};
 use crate::manifest::suggest::{nearest, one_of};
 use crate::manifest::tree::{Kind, SourceSpan};
-use crate::telemetry::metrics::{Description, MetricKind, TABLE};
+use crate::telemetry::metrics::{Description, MetricKind, TABLE, check_name};
 
 use super::read_context::ReadContext;
 
@@ -147,14 +147,16 @@ fn read_one(context: &ReadContext<'_>, item: &Item<'_>) -> Option<MetricExpectat
     let value = reader.required(&fields, "value", "write a number, or `value: {atLeast: 1}`");
     let name_item = name?;
     let name = &reader.text(&name_item)?.value;
-    let Some((description, is_bucket)) = described(name) else {
+    let found = described(name);
+    // Scripts may count under any name that is not the engine's.
+    if found.is_none() && check_name(name).is_err() {
         let known: Vec<String> = TABLE.iter().flat_map(sample_names).collect();
         let nearest = nearest(name, known.iter().map(String::as_str));
         let hint = nearest.map_or_else(|| "docs/metrics.md lists all of them".to_owned(), |name| format!("did you mean `{name}`?"));
         reader.error_with(&name_item, format!("there is no metric `{name}`"), hint);
         return None;
-    };
-    let labels = labels(context, &fields, &description, is_bucket);
+    }
+    let labels = labels(context, &fields, found.as_ref());
     Some(MetricExpectation { spot: item.node.spot, name: name.clone(), labels, value: bounds(context, &value?)? })
 }
 
@@ -171,17 +173,19 @@ fn sample_names(metric: &Description) -> Vec<String> {
     }
 }
 
-fn labels(context: &ReadContext<'_>, fields: &Fields<'_>, metric: &Description, is_bucket: bool) -> BTreeMap<String, String> {
+/// Reads the labels. Those of metrics of scripts may be any.
+fn labels(context: &ReadContext<'_>, fields: &Fields<'_>, metric: Option<&(Description, bool)>) -> BTreeMap<String, String> {
     let reader = context.reader;
     let Some(item) = fields.get("labels") else { return BTreeMap::new() };
     let Some(entries) = item.entries() else {
         reader.error_with(&item, format!("`labels` must be a mapping, not {}", item.node.noun()), "write `labels: {handler: on_create}`");
         return BTreeMap::new();
     };
-    let known: Vec<&str> = metric.labels.iter().copied().chain(is_bucket.then_some(BOUND)).collect();
+    let known: Option<Vec<&str>> =
+        metric.map(|(metric, is_bucket)| metric.labels.iter().copied().chain(is_bucket.then_some(BOUND)).collect());
     let read = |(name, item): (&str, Item<'_>)| {
-        if !known.contains(&name) {
-            let hint = format!("it has {}", one_of(&known).replace(" or ", " and "));
+        if let Some(known) = known.as_ref().filter(|known| !known.contains(&name)) {
+            let hint = format!("it has {}", one_of(known).replace(" or ", " and "));
             reader.key_error(&item, format!("the metric has no label `{name}`"), hint);
             return None;
         }

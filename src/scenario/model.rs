@@ -134,6 +134,8 @@ pub enum StepAction {
     Delete(Target, Option<String>),
     /// Sends a request, and checks its answer.
     Request(Box<CheckedRequest>),
+    /// Sends a request to a hook, and checks its answer.
+    Hook(Box<HookStep>),
     /// Converts objects, and checks the results.
     Convert(Box<ConversionStep>),
     /// Writes or removes the record of another operator.
@@ -248,6 +250,49 @@ pub struct CheckedRequest {
     pub user: Option<String>,
     /// The expected answer.
     pub answer: ExpectedAnswer,
+}
+
+/// A request to a hook.
+#[derive(Debug, Clone)]
+pub struct HookStep {
+    /// The path, maybe with a query.
+    pub path: String,
+    /// The method.
+    pub method: String,
+    /// The headers, by lower-case names.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: String,
+    /// Where the credentials come from.
+    pub credentials: HookCredentials,
+    /// The names in the client's certificate; `None` without one.
+    pub certificate: Option<Vec<String>>,
+    /// The expected answer.
+    pub expected: ExpectedHookAnswer,
+}
+
+/// Where the credentials of a request to a hook come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookCredentials {
+    /// They are computed from the Secret that the hook names.
+    Valid,
+    /// The step has given them, if there are any.
+    Given,
+    /// They are not verified.
+    Bypassed,
+}
+
+/// The expected answer of a hook.
+#[derive(Debug, Clone, Default)]
+pub struct ExpectedHookAnswer {
+    /// The status, and its position; `None` for any success.
+    pub status: Option<(SourceSpan, i64)>,
+    /// Pattern of the body as JSON.
+    pub json: Option<Pattern>,
+    /// Pattern of the body as text.
+    pub body: Option<Pattern>,
+    /// Patterns of headers, by lower-case names.
+    pub headers: Vec<(String, Pattern)>,
 }
 
 /// A request of a user.

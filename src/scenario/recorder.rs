@@ -253,6 +253,7 @@ fn arrival(event_kind: EventKind) -> &'static str {
         EventKind::Modified => "modified",
         EventKind::Deleted => "deleted",
         EventKind::Revisited => "revisited",
+        EventKind::Touched => "touched",
     }
 }
 

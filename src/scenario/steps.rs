@@ -13,11 +13,11 @@ use crate::object::secret;
 
 use super::model::{Downtime, ManualPatch, Step, StepAction, UserRequest};
 use super::read_context::ReadContext;
-use super::{conversion, expectations, faults, peers, request, target};
+use super::{conversion, expectations, faults, hook, peers, request, target};
 
 /// The keys of steps.
-pub const WORDS: [&str; 13] =
-    ["apply", "patch", "delete", "request", "convert", "peer", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
+pub const WORDS: [&str; 14] =
+    ["apply", "patch", "delete", "request", "hook", "convert", "peer", "fault", "advance", "restart", "kill", "reload", "settle", "expect"];
 
 /// The steps that are allowed while the operators are stopped.
 const MEANWHILE: [&str; 7] = ["apply", "patch", "delete", "request", "peer", "fault", "advance"];
@@ -103,6 +103,7 @@ fn action(context: &ReadContext<'_>, word: &str, item: &Item<'_>) -> Option<Step
             StepAction::Delete(target, propagation.map(str::to_owned))
         }
         "request" => StepAction::Request(Box::new(request::read(context, item, |word, item| action(context, word, item))?)),
+        "hook" => StepAction::Hook(Box::new(hook::read(context, item)?)),
         "convert" => StepAction::Convert(Box::new(conversion::step::read(context, item)?)),
         "peer" => StepAction::Peer(peers::read(context, item)?),
         "fault" => faults::read(reader, item)?,
@@ -245,6 +246,7 @@ fn title(action: &StepAction) -> String {
             };
             format!("request to {of}{dry_run}")
         }
+        StepAction::Hook(step) => hook::title(step),
         StepAction::Convert(step) => conversion::step::title(step),
         StepAction::Peer(change) => peers::title(change),
         StepAction::Fault(fault) => format!("fault {}", fault.title),

@@ -17,7 +17,7 @@ use super::expressions::{Answers, Question};
 use super::metrics::{MetricExpectation, Sample};
 use super::model::{
     BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
-    ObjectExpectation, Requests, Target,
+    ObjectExpectation, Requests, Step, Target,
 };
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
@@ -590,6 +590,28 @@ fn verify_requests(observations: &impl Observations, requests: &Requests) -> Vec
         }
     }
     found
+}
+
+/// Compares an answer with what a step expects, with the answers to the expressions among the expectations. An expression that fails is a difference.
+pub(super) async fn compared(
+    observations: &impl Observations,
+    step: &Step,
+    compare: impl Fn(&mut Answers) -> Vec<Difference>,
+) -> Vec<Difference> {
+    let mut answers = Answers::default();
+    let mut failed = Vec::new();
+    loop {
+        let found = compare(&mut answers);
+        let questions = answers.questions();
+        if questions.is_empty() {
+            return found.into_iter().chain(failed).collect();
+        }
+        for question in questions {
+            let holds = observations.evaluate(&question).await;
+            answers.keep(question, holds == Ok(true));
+            failed.extend(holds.err().map(|text| Difference::new(step.spot, format!("an expression fails: {text}"))));
+        }
+    }
 }
 
 #[cfg(test)]

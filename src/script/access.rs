@@ -27,11 +27,23 @@ pub enum Function {
     Scale,
     /// `k8s::delete`.
     Delete,
+    /// `k8s::wait`.
+    Wait,
+    /// `k8s::watch_until`.
+    WatchUntil,
+    /// `k8s::logs`.
+    Logs,
+    /// `k8s::evict`.
+    Evict,
+    /// `k8s::token`.
+    Token,
+    /// `k8s::cluster`, which reads a Secret.
+    Cluster,
 }
 
 impl Function {
     /// All functions.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self::Get,
         Self::Exists,
         Self::List,
@@ -42,6 +54,12 @@ impl Function {
         Self::PatchStatus,
         Self::Scale,
         Self::Delete,
+        Self::Wait,
+        Self::WatchUntil,
+        Self::Logs,
+        Self::Evict,
+        Self::Token,
+        Self::Cluster,
     ];
 
     /// Returns the function of a name in the module.
@@ -62,15 +80,22 @@ impl Function {
             Self::PatchStatus => "patch_status",
             Self::Scale => "scale",
             Self::Delete => "delete",
+            Self::Wait => "wait",
+            Self::WatchUntil => "watch_until",
+            Self::Logs => "logs",
+            Self::Evict => "evict",
+            Self::Token => "token",
+            Self::Cluster => "cluster",
         }
     }
 
     /// Returns the verbs that the API server checks. A server-side apply is a patch, and also a creation if the object is new.
     pub fn verbs(self) -> &'static [&'static str] {
         match self {
-            Self::Get | Self::Exists => &["get"],
+            Self::Get | Self::Exists | Self::Logs | Self::Cluster => &["get"],
             Self::List => &["list"],
-            Self::Create => &["create"],
+            Self::Create | Self::Evict | Self::Token => &["create"],
+            Self::Wait | Self::WatchUntil => &["list", "watch"],
             Self::Update => &["update"],
             Self::Apply => &["create", "patch"],
             Self::Patch | Self::PatchStatus | Self::Scale => &["patch"],
@@ -78,11 +103,24 @@ impl Function {
         }
     }
 
-    /// Returns the subresource that it writes. A kind without the subresource `status` has its status in the object itself.
+    /// Returns the kind of its objects, if that is not an argument.
+    pub fn kind(self) -> Option<&'static str> {
+        match self {
+            Self::Logs | Self::Evict => Some("v1/pods"),
+            Self::Token => Some("v1/serviceaccounts"),
+            Self::Cluster => Some("v1/secrets"),
+            _ => None,
+        }
+    }
+
+    /// Returns the subresource of its requests. A kind without the subresource `status` has its status in the object itself.
     pub fn subresource(self) -> Option<&'static str> {
         match self {
             Self::PatchStatus => Some("status"),
             Self::Scale => Some("scale"),
+            Self::Logs => Some("log"),
+            Self::Evict => Some("eviction"),
+            Self::Token => Some("token"),
             _ => None,
         }
     }

@@ -94,6 +94,12 @@ pub(super) fn allow(bytes: isize) {
     LIVE.set(LIVE.get().min(LIMIT.get().saturating_sub(bytes)));
 }
 
+/// Counts bytes of the running call that it has not allocated itself, such as the stack of one of its fibers; less than zero takes them back.
+#[inline(never)]
+pub(super) fn charge(bytes: isize) {
+    LIVE.set(LIVE.get().wrapping_add(bytes));
+}
+
 /// Runs code whose allocations do not belong to the running call, such as log lines, which another thread frees.
 pub(super) fn uncounted<T>(run: impl FnOnce() -> T) -> T {
     let before = LIVE.get();

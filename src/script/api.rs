@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 
 use crate::handling::Level;
@@ -14,6 +18,26 @@ pub trait Api: Send + Sync {
     fn resolve(&self, selector: Selector) -> BoxFuture<'_, Result<Arc<Resource>, ApiError>>;
     /// Sends one request.
     fn send(&self, request: ApiRequest) -> BoxFuture<'_, Result<Value, ApiError>>;
+    /// Lists objects, and follows their changes until the stream is dropped. It goes on over broken connections, and ends with an error that
+    /// does not pass by itself.
+    fn watch(&self, request: WatchRequest) -> BoxStream<'static, Result<Change, ApiError>> {
+        let _ = request;
+        stream::once(ready(Err(ApiError::unavailable("objects cannot be watched here")))).boxed()
+    }
+    /// Sends a request to a path of the API server.
+    fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
+        let _ = request;
+        ready(Err(ApiError::unavailable("there is no API server for other requests"))).boxed()
+    }
+    /// Returns the cluster of a kubeconfig.
+    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let _ = kubeconfig;
+        ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
+    }
+    /// Has an object handled as if it had changed. Returns whether the operator handles such an object.
+    fn touch(&self, _resource: Arc<Resource>, _namespace: Option<String>, _name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
     /// Queues Kubernetes Events, as far as the settings allow.
     fn post(&self, event: EventRequest);
     /// Tells whether log messages of scripts are posted as Events.
@@ -58,6 +82,43 @@ pub struct ApiRequest {
     pub namespace: Option<String>,
     /// The operation.
     pub operation: Operation,
+}
+
+/// Which objects are watched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WatchRequest {
+    /// The kind.
+    pub resource: Arc<Resource>,
+    /// The namespace; `None` for cluster-scoped objects, and for all namespaces.
+    pub namespace: Option<String>,
+    /// A label selector.
+    pub labels: Option<String>,
+    /// A field selector.
+    pub fields: Option<String>,
+}
+
+/// What is seen of watched objects.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// An object exists, with this content.
+    Present(Value),
+    /// An object does not exist any more; of the content only the identity is certain.
+    Gone(Value),
+    /// All objects that exist were seen.
+    Listed,
+}
+
+/// A request to a path of the API server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawRequest {
+    /// The method, in capitals.
+    pub method: &'static str,
+    /// The path, with its query.
+    pub path: String,
+    /// The type of the body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Option<Value>,
 }
 
 /// An operation on objects.
@@ -105,6 +166,22 @@ pub enum Operation {
         /// The patch.
         patch: Value,
     },
+    /// Create a subresource of an object, such as the eviction of a pod.
+    CreateSubresource {
+        /// The name of the object.
+        name: String,
+        /// The subresource.
+        subresource: &'static str,
+        /// What is created.
+        object: Value,
+    },
+    /// Read the log of a container, as a text; bytes that are no text are replaced.
+    Log {
+        /// The name of the pod.
+        name: String,
+        /// The wanted part.
+        part: LogPart,
+    },
     /// Delete an object; the answer is whether it existed.
     Delete {
         /// Its name.
@@ -114,6 +191,23 @@ pub enum Operation {
         /// Seconds.
         grace: Option<i64>,
     },
+}
+
+/// A part of the log of a container.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LogPart {
+    /// The container; `None` if the pod has only one.
+    pub container: Option<String>,
+    /// The number of lines at the end.
+    pub tail: Option<u64>,
+    /// How old lines may be.
+    pub since: Option<Duration>,
+    /// Whether it is the log of the container before its last restart.
+    pub is_previous: bool,
+    /// Whether lines begin with their times.
+    pub has_timestamps: bool,
+    /// The most bytes.
+    pub limit: u64,
 }
 
 /// Why a request failed, as scripts may catch it.
@@ -128,4 +222,10 @@ pub struct ApiError {
     pub reason: Option<String>,
     /// Kubernetes' details, such as the causes of a conflict.
     pub details: Option<Value>,
+}
+
+impl ApiError {
+    fn unavailable(message: &str) -> Self {
+        Self { message: message.to_owned(), status: None, reason: None, details: None }
+    }
 }

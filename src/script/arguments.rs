@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use rhai::{Array, Dynamic, Map};
 use serde_json::Value;
 
-use super::convert;
 use super::declaration::BindingKind;
 use super::index::{IndexHandle, Indexes};
 use super::logger::Logger;
@@ -21,6 +20,7 @@ use super::subject::{Activity, Subject};
 use super::time::Time;
 use super::view::View;
 use super::warnings::Warnings;
+use super::{answer, convert};
 use crate::handling::Candidate;
 use crate::object::{Body, Diff, Patch, Resource, diff as differences};
 
@@ -43,8 +43,8 @@ const fn of_attempt(name: &'static str, given_to: fn(BindingKind) -> bool, value
 }
 
 fn is_about_object(kind: BindingKind) -> bool {
-    use BindingKind::{Activity, Convert, Login, Schedule, Startup};
-    !matches!(kind, Convert | Startup | Activity | Login | Schedule)
+    use BindingKind::{Activity, Convert, Hook, Login, Schedule, Startup};
+    !matches!(kind, Convert | Startup | Activity | Login | Schedule | Hook)
 }
 
 fn has_body(kind: BindingKind) -> bool {
@@ -59,9 +59,9 @@ fn has_memo(kind: BindingKind) -> bool {
     kind != BindingKind::Convert
 }
 
-/// Conversions are answered at once: they have no attempts.
+/// Conversions and requests to hooks are answered at once: they have no attempts.
 fn is_attempted(kind: BindingKind) -> bool {
-    kind != BindingKind::Convert
+    !matches!(kind, BindingKind::Convert | BindingKind::Hook)
 }
 
 fn is_change(kind: BindingKind) -> bool {
@@ -96,6 +96,10 @@ fn is_schedule(kind: BindingKind) -> bool {
     kind == BindingKind::Schedule
 }
 
+fn is_hook(kind: BindingKind) -> bool {
+    kind == BindingKind::Hook
+}
+
 fn has_settings(kind: BindingKind) -> bool {
     is_activity(kind) || is_schedule(kind)
 }
@@ -105,7 +109,7 @@ fn is_any(_: BindingKind) -> bool {
 }
 
 /// All arguments, in the order of messages.
-const TABLE: [Argument; 39] = [
+const TABLE: [Argument; 40] = [
     seen("body", has_body, |offer| offer.stanza(&[])),
     seen(
         "version",
@@ -130,6 +134,10 @@ const TABLE: [Argument; 39] = [
     }),
     seen("scheduled_at", is_schedule, |offer| match offer.subject {
         Subject::Schedule { scheduled_at, .. } => Some(Dynamic::from(Time(*scheduled_at))),
+        _ => None,
+    }),
+    seen("request", is_hook, |offer| match offer.subject {
+        Subject::Hook { request } => Some(answer::request(request)),
         _ => None,
     }),
     seen("settings", has_settings, |offer| {

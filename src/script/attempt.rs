@@ -13,7 +13,7 @@ use super::function::Ended;
 use super::script_error::Failure;
 use super::subhandlers::{self, Registry};
 use super::subject::Subject;
-use super::{index, verdict};
+use super::{answer, index, verdict};
 use crate::handling::{Candidate, Verdict};
 
 impl Execution {
@@ -33,6 +33,7 @@ impl Execution {
         self.budget.look_at_memory();
         let verdict = match ended {
             Ok(ended) if matches!(task.subject, Subject::Index { .. }) => self.conclude_index(ended),
+            Ok(ended) if matches!(task.subject, Subject::Hook { .. }) => self.conclude_hook(ended),
             Ok(ended) => self.conclude(ended, registry.as_ref(), task.code),
             Err(error) => verdict::of_error(error, task.code.function(), self.scripts.origins(), &self.budget),
         };
@@ -70,6 +71,20 @@ impl Execution {
         match index::methods::entries_of(&ended.result()) {
             Ok(entries) => {
                 self.notes.borrow_mut().entries = entries;
+                Verdict::Returned(None)
+            }
+            Err(text) => verdict::failed(text, None),
+        }
+    }
+
+    /// Keeps the answer of a hook.
+    fn conclude_hook(&self, ended: Ended) -> Verdict {
+        if let Some(ending) = self.budget.ending() {
+            return verdict::of_ending(ending, &self.budget, None);
+        }
+        match answer::of(&ended.result()) {
+            Ok(answer) => {
+                self.notes.borrow_mut().answer = Some(answer);
                 Verdict::Returned(None)
             }
             Err(text) => verdict::failed(text, None),

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,20 +40,20 @@ const OPERATIONS_PER_SLICE: u64 = 8_192;
 /// How many writes to the handled object are noted.
 const MAX_SELF_WRITES: usize = 64;
 
-/// The remaining budget of a call.
+/// The remaining budget of a call. The closures of `parallel` run on fibers of their own: each has a budget that shares the counts of the call.
 pub(super) struct Budget {
     limits: Limits,
-    operations: Counter,
+    operations: Rc<Counter>,
     /// The number of operations at the next check of the clock.
     next_look: Cell<u64>,
     time_slice: Cell<TimeSlice>,
     slices: Slices,
     /// The operations before the last refill.
-    earlier_operations: Cell<u64>,
-    api_calls: Counter,
+    earlier_operations: Rc<Cell<u64>>,
+    api_calls: Rc<Counter>,
     /// The recent calls of the API by all calls of the handler.
     call_rate: Option<Arc<CallRate>>,
-    output: Counter,
+    output: Rc<Counter>,
     deadline: Option<Instant>,
     stop: Stop,
     is_refilled_by_waits: bool,
@@ -63,18 +64,22 @@ pub(super) struct Budget {
     looked_at_data: RefCell<Vec<usize>>,
     /// The memory of the process, and the bytes of it that are known to belong to this call.
     process_memory: Option<Arc<ProcessMemory>>,
-    reported: Cell<usize>,
+    reported: Rc<Cell<usize>>,
     /// The script, the handler and the object.
     title: String,
     ending: RefCell<Option<Ending>>,
     /// The operations until the interpreter ends the call, after it must end. Until then, reading a variable ends it at the right place.
     grace: Cell<u8>,
-    overrun: Cell<Option<Limit>>,
+    overrun: Rc<Cell<Option<Limit>>>,
     held: Held,
     /// The writes to the handled object so far.
-    self_writes: RefCell<Vec<SelfWrite>>,
+    self_writes: Rc<RefCell<Vec<SelfWrite>>>,
     /// Describes what the call waits for, besides time.
     waiting_for: RefCell<Option<Box<dyn Fn() -> String>>>,
+    /// The budget of the fiber that waits for this one.
+    parent: Option<Rc<Self>>,
+    /// The fibers of the call, besides its first one.
+    children: Rc<Cell<usize>>,
 }
 
 /// Why a call must end. The script cannot catch it.
@@ -153,14 +158,14 @@ impl Budget {
     pub(super) fn new(limits: &Limits, stop: Stop) -> Self {
         Self {
             limits: limits.clone(),
-            operations: Counter::new(limits.operations),
+            operations: Rc::new(Counter::new(limits.operations)),
             next_look: Cell::new(0),
             time_slice: Cell::new(TimeSlice::new(0)),
             slices: Slices::Operations,
-            earlier_operations: Cell::new(0),
-            api_calls: Counter::new(limits.api_calls),
+            earlier_operations: Rc::default(),
+            api_calls: Rc::new(Counter::new(limits.api_calls)),
             call_rate: None,
-            output: Counter::new(limits.output),
+            output: Rc::new(Counter::new(limits.output)),
             deadline: limits.time.and_then(|time| Instant::now().checked_add(time)),
             stop,
             is_refilled_by_waits: false,
@@ -169,15 +174,54 @@ impl Budget {
             stack_floor: Cell::new(0),
             looked_at_data: RefCell::default(),
             process_memory: None,
-            reported: Cell::new(0),
+            reported: Rc::default(),
             title: String::new(),
             ending: RefCell::new(None),
             grace: Cell::new(GRACE),
-            overrun: Cell::new(None),
+            overrun: Rc::default(),
             held: Held::default(),
-            self_writes: RefCell::default(),
+            self_writes: Rc::default(),
             waiting_for: RefCell::new(None),
+            parent: None,
+            children: Rc::default(),
         }
+    }
+
+    /// Returns the budget of a fiber of the same call, which this one waits for: everything that it takes counts in both.
+    pub(super) fn of_child(self: &Rc<Self>) -> Self {
+        Self {
+            operations: Rc::clone(&self.operations),
+            slices: self.slices,
+            earlier_operations: Rc::clone(&self.earlier_operations),
+            api_calls: Rc::clone(&self.api_calls),
+            call_rate: self.call_rate.clone(),
+            output: Rc::clone(&self.output),
+            deadline: self.deadline,
+            is_refilled_by_waits: self.is_refilled_by_waits,
+            process_memory: self.process_memory.clone(),
+            reported: Rc::clone(&self.reported),
+            title: self.title.clone(),
+            overrun: Rc::clone(&self.overrun),
+            self_writes: Rc::clone(&self.self_writes),
+            parent: Some(Rc::clone(self)),
+            children: Rc::clone(&self.children),
+            ..Self::new(&self.limits, self.stop.clone())
+        }
+    }
+
+    /// Returns the budget of the fiber that waits for this one, if there is one.
+    pub(super) fn parent(&self) -> Option<&Rc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// Returns this budget, and those of the fibers that wait for it.
+    pub(super) fn lineage(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |budget| budget.parent.as_deref())
+    }
+
+    /// Returns the count of the call's fibers besides its first one.
+    pub(super) fn children(&self) -> &Rc<Cell<usize>> {
+        &self.children
     }
 
     /// Returns what the call holds of the operator's shared state.
@@ -503,7 +547,7 @@ impl Budget {
 
     /// Checks the clock and the stop signals, also in the middle of a long native function.
     pub(super) fn pause(&self) -> Tick {
-        let is_over = self.measure();
+        let is_over = self.is_slice_over();
         allocator::settle();
         let live = allocator::running().live;
         if live.abs_diff(self.reported.get() as isize) >= BYTES_PER_REPORT {
@@ -518,12 +562,13 @@ impl Budget {
     }
 
     /// Sets the next check of the clock, and tells whether the slice is over.
-    fn measure(&self) -> bool {
+    pub(super) fn is_slice_over(&self) -> bool {
         let operations = self.operations.used.get();
         let TimeSlice { began, first, looked, interval } = self.time_slice.get();
         if self.slices == Slices::Operations {
             self.next_look.set(operations + OPERATIONS_PER_LOOK);
-            return operations - first >= OPERATIONS_PER_SLICE;
+            // A wait of another fiber may have refilled the count.
+            return operations.saturating_sub(first) >= OPERATIONS_PER_SLICE;
         }
         let now = std::time::Instant::now();
         let is_slow = now.duration_since(looked) > SLOW_OPERATIONS;

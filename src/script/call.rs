@@ -73,6 +73,8 @@ pub struct Returned {
     pub entries: Option<IndexEntries>,
     /// The warnings of a review for the user.
     pub warnings: Vec<String>,
+    /// The answer of a hook; `None` for other calls, and for hooks that have failed.
+    pub answer: Option<HookAnswer>,
     /// The settings after a startup activity; `None` for other calls.
     pub settings: Option<Value>,
     /// The writes to the handled object by requests of the call itself.
@@ -83,6 +85,17 @@ pub struct Returned {
     pub overrun: Option<Limit>,
     /// Whether the call was cancelled: the cycle has no conclusion.
     pub is_cancelled: bool,
+}
+
+/// The answer of a hook.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, by lower-case names.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 /// One attempt of a sub-handler.
@@ -115,7 +128,7 @@ impl Returned {
     /// Returns a result with only a verdict and a patch.
     pub fn new(verdict: Verdict, patch: Patch) -> Self {
         let (records, subrefs, messages, attempts) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let (entries, warnings, settings, self_writes) = (None, Vec::new(), None, Vec::new());
+        let (entries, warnings, answer, settings, self_writes) = (None, Vec::new(), None, None, Vec::new());
         let (operations, overrun, is_cancelled) = (0, None, false);
         Self {
             verdict,
@@ -126,6 +139,7 @@ impl Returned {
             attempts,
             entries,
             warnings,
+            answer,
             settings,
             self_writes,
             operations,

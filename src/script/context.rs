@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{Dynamic, EvalAltResult, FnPtr, Map, NativeCallContext};
+use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, Map, NativeCallContext};
 
 use super::api::{Api, Credentials};
 use super::budget::Budget;
@@ -84,6 +84,8 @@ pub(super) struct Environment {
     pub shared: Arc<SharedData>,
     /// The transformations registered by scripts.
     pub transforms: Rc<Transforms>,
+    /// Returns the interpreter of the thread with the sizes of another one.
+    pub engine_like: fn(&Engine) -> Rc<Engine>,
 }
 
 /// The kind of the running code, which decides what it may do.
@@ -138,6 +140,13 @@ impl Context {
             subject: subject.clone(),
             subhandlers: Some(subhandlers),
         }))
+    }
+
+    /// Returns the context of a closure that runs on a fiber of its own, with the budget of that fiber.
+    pub(super) fn of_child(&self, budget: Rc<Budget>) -> Self {
+        let Inner { environment, mode, span, subject, .. } = &*self.0;
+        let (environment, span, subject) = (Rc::clone(environment), span.clone(), subject.clone());
+        Self(Rc::new(Inner { environment, budget, mode: *mode, span, subject, subhandlers: None }))
     }
 
     /// Returns the context that a host function is called in.
@@ -384,6 +393,7 @@ pub(super) mod testing {
             indexes: Arc::default(),
             shared: Arc::default(),
             transforms: Rc::new(Transforms::new(Arc::new(drop))),
+            engine_like: crate::script::engine::like,
         }
     }
 

@@ -120,3 +120,15 @@ pub(super) fn shown(value: &Dynamic) -> String {
 pub(super) fn key_of(value: &Dynamic) -> Option<ImmutableString> {
     value.as_immutable_string_ref().ok().map(|text| text.clone())
 }
+/// Tells whether a value counts as true, as in kopf: `()`, `false`, `0`, `""`, `[]`, `#{}` do not.
+pub(super) fn is_true(value: &Dynamic) -> bool {
+    match to_json(value) {
+        Ok(Value::Null) => false,
+        Ok(Value::Bool(flag)) => flag,
+        Ok(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Ok(Value::String(text)) => !text.is_empty(),
+        Ok(Value::Array(items)) => !items.is_empty(),
+        Ok(Value::Object(entries)) => !entries.is_empty(),
+        Err(_) => true,
+    }
+}

@@ -95,6 +95,8 @@ pub enum BindingKind {
     Login,
     /// Operator-level schedules.
     Schedule,
+    /// HTTP requests from outside.
+    Hook,
     /// The function of a level-triggered reconciliation.
     Reconcile,
     /// The function that maps a related object to the objects it concerns.
@@ -103,7 +105,7 @@ pub enum BindingKind {
 
 impl BindingKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Change,
         Self::Event,
         Self::Timer,
@@ -116,6 +118,7 @@ impl BindingKind {
         Self::Activity,
         Self::Login,
         Self::Schedule,
+        Self::Hook,
         Self::Reconcile,
         Self::Map,
     ];
@@ -255,4 +258,6 @@ pub struct Allow {
     pub sql: Vec<String>,
     /// The databases that the manifest declares, by name.
     pub connections: BTreeMap<String, Arc<Database>>,
+    /// Whether other clusters may be reached, by kubeconfigs in Secrets.
+    pub clusters: bool,
 }

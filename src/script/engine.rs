@@ -11,6 +11,7 @@ use rhai::packages::{
 };
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, OptimizationLevel, Position, Scope, Token};
 
+use super::answer::Response;
 use super::arguments::{EVERYTHING, VIEWS};
 use super::bytes::Bytes;
 use super::context::Context;
@@ -19,6 +20,7 @@ use super::fiber;
 use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
+use super::other_cluster::OtherCluster;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::resolver::Resolver;
@@ -69,6 +71,16 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the sizes that an interpreter was built with.
+    fn of_engine(engine: &Engine) -> Self {
+        Self {
+            depth: engine.max_call_levels().saturating_sub(1),
+            string: engine.max_string_size(),
+            array: engine.max_array_size(),
+            map: engine.max_map_size(),
+        }
+    }
+
     /// Returns the sizes for a call's limits. The interpreter cannot count bytes, so a single value may use the whole limit.
     pub(super) fn of(limits: &Limits) -> Self {
         let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
@@ -84,7 +96,7 @@ impl Sizes {
 }
 
 /// Returns the types of the host's own values. A function whose first parameter is one of them is a method.
-pub(super) fn host_types() -> [TypeId; 14] {
+pub(super) fn host_types() -> [TypeId; 16] {
     [
         TypeId::of::<View>(),
         TypeId::of::<PatchHandle>(),
@@ -100,6 +112,8 @@ pub(super) fn host_types() -> [TypeId; 14] {
         TypeId::of::<SharedHandle>(),
         TypeId::of::<LockHandle>(),
         TypeId::of::<Bytes>(),
+        TypeId::of::<Response>(),
+        TypeId::of::<OtherCluster>(),
     ]
 }
 
@@ -111,6 +125,11 @@ pub(super) fn of_thread(sizes: Sizes) -> Rc<Engine> {
         }
         Rc::clone(engines.entry(sizes).or_insert_with(|| Rc::new(build(sizes))))
     })
+}
+
+/// Returns the interpreter of this thread with the sizes of another one, for code that outlives a borrow of that one.
+pub(super) fn like(engine: &Engine) -> Rc<Engine> {
+    of_thread(Sizes::of_engine(engine))
 }
 
 /// Returns an interpreter with all host functions.

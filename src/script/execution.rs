@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::arguments::Outputs;
 use super::budget::Budget;
-use super::call::{Attempted, Subhandling};
+use super::call::{Attempted, HookAnswer, Subhandling};
 use super::context::{Context, Mode};
 use super::function::{Closure, Ended, Function};
 use super::index::IndexEntries;
@@ -53,6 +53,8 @@ pub(super) struct Notes {
     pub attempts: Vec<Attempted>,
     /// The entries of an index; `None` if the function has returned nothing.
     pub entries: Option<IndexEntries>,
+    /// The answer of a hook.
+    pub answer: Option<HookAnswer>,
 }
 
 /// The code of a handler, or of a sub-handler.

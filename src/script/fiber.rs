@@ -68,7 +68,8 @@ pub(super) struct Fiber<T: 'static> {
     coroutine: Option<Coroutine<(), Ask, Ended<T>, DefaultStack>>,
     asked: Option<Ask>,
     budget: Rc<Budget>,
-    account: Account,
+    /// The memory of the call; `None` if the fiber is polled by another one of the call, whose account is installed.
+    account: Option<Account>,
     running: Running,
     /// The lowest address of the stack.
     lowest: usize,
@@ -80,6 +81,19 @@ impl<T: 'static> Fiber<T> {
     /// # Errors
     /// If there is no memory for a stack.
     pub(super) fn new(budget: Rc<Budget>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
+        let account = budget.account();
+        Self::with_account(budget, Some(account), function)
+    }
+
+    /// Returns a fiber of a call that has one already. It must be polled and dropped on that fiber, or by the future that it waits for.
+    ///
+    /// # Errors
+    /// If there is no memory for a stack.
+    pub(super) fn of_child(budget: Rc<Budget>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
+        Self::with_account(budget, None, function)
+    }
+
+    fn with_account(budget: Rc<Budget>, account: Option<Account>, function: impl FnOnce() -> T + 'static) -> std::io::Result<Self> {
         let stack = match STACKS.with(|stacks| stacks.borrow_mut().pop()) {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_SIZE)?,
@@ -91,17 +105,18 @@ impl<T: 'static> Fiber<T> {
             set_current(ptr::from_ref(suspender));
             catch_unwind(AssertUnwindSafe(function))
         });
-        let account = budget.account();
         let running = Running::new(limit, budget.title());
         Ok(Self { coroutine: Some(coroutine), asked: None, budget, account, running, lowest: limit })
     }
 
     /// Runs until the script ends or has to wait.
     fn resume(&mut self, context: &mut Context<'_>) -> Poll<Ended<T>> {
-        let outer = allocator::switch(self.account);
+        let Some(account) = self.account else { return self.run(context) };
+        let outer = allocator::switch(account);
         let resumed = self.run(context);
-        self.account = allocator::switch(outer);
-        self.budget.report(self.account.live);
+        let account = allocator::switch(outer);
+        self.account = Some(account);
+        self.budget.report(account.live);
         resumed
     }
 

@@ -38,23 +38,24 @@ impl Function {
     /// # Errors
     /// Errors of the script.
     pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
-        self.run_within(&self.global, engine, context, values)
+        self.run_within(&self.global, 0, engine, context, values)
     }
 
-    /// Runs it with another state than that of its file.
+    /// Runs it with another state than that of its file, at a level of nested calls.
     ///
     /// # Errors
     /// Errors of the script.
     pub(super) fn run_within(
         &self,
         global: &GlobalRuntimeState,
+        level: usize,
         engine: &Engine,
         context: &Context,
         values: Vec<Dynamic>,
     ) -> Result<Ended, Box<EvalAltResult>> {
         let mut global = global.clone();
         global.tag = context.tag();
-        global.level = 0;
+        global.level = level;
         let mut scope = Scope::with_capacity(self.params.len() + 8);
         for (param, value) in self.params.iter().zip(values) {
             scope.push_dynamic(param.as_str(), value);
@@ -154,7 +155,21 @@ impl Closure {
     /// # Errors
     /// Errors of the script.
     pub(super) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
+        self.run_at(0, engine, context, values)
+    }
+
+    /// Runs it at a level of nested calls.
+    ///
+    /// # Errors
+    /// Errors of the script.
+    pub(super) fn run_at(
+        &self,
+        level: usize,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
         let values = self.captured.iter().cloned().chain(values).collect();
-        self.function.run_within(&self.global, engine, context, values)
+        self.function.run_within(&self.global, level, engine, context, values)
     }
 }

@@ -9,13 +9,16 @@ mod environment;
 mod errors;
 mod events;
 mod hexadecimal;
+mod hooks;
 mod http;
 mod k8s;
 mod library;
 mod login;
+mod metrics;
 pub(super) mod moments;
 mod options;
 mod outside;
+mod parallel;
 mod passwords;
 pub(super) mod patterns;
 mod random;
@@ -49,12 +52,15 @@ pub(super) fn register(engine: &mut Engine) {
         environment::register,
         errors::register,
         hexadecimal::register,
+        hooks::register,
         http::register,
         k8s::register,
         library::register,
         login::register,
+        metrics::register,
         moments::register,
         outside::register,
+        parallel::register,
         passwords::register,
         regexp::register,
         sized::register,

@@ -53,6 +53,11 @@ impl Held {
         call
     }
 
+    /// Returns the number that identifies the call in the wait for locks, if it has one.
+    pub(super) fn known_call(&self) -> Option<u64> {
+        self.call.get()
+    }
+
     /// Tells whether the call has a lock.
     pub(super) fn has_lock(&self, key: &str) -> bool {
         self.locks.borrow().iter().any(|lock| lock.key() == key)

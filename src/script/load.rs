@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::access::Calls;
 use super::check::Scripts;
 use super::declaration::Declaration;
+use super::modules;
 use super::problem::{Problem, Severity};
 use super::program::Program;
 use super::rights::Permissions;
@@ -47,7 +48,9 @@ pub struct Checked {
 pub fn check(declaration: &Declaration) -> Checked {
     let read = super::check::read(declaration);
     let (mut problems, calls) = (read.problems.clone(), read.calls.clone());
-    let mut files: Vec<PathBuf> = read.sources.keys().map(|name| declaration.root.join(name)).collect();
+    // The modules of the binary are no files of the operator.
+    let own = read.sources.keys().filter(|name| !name.starts_with(modules::LIBRARY_PREFIX));
+    let mut files: Vec<PathBuf> = own.map(|name| declaration.root.join(name)).collect();
     let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
     // Broken files would only fail again.
     if !is_broken && !read.sources.is_empty() {

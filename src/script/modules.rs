@@ -12,8 +12,18 @@ const EXTENSION: &str = ".rhai";
 /// The prefix of modules in the binary.
 pub(super) const LIBRARY_PREFIX: &str = "kopf/";
 
-/// The modules in the binary, by name.
-const LIBRARY: &[(&str, &str)] = &[];
+/// The modules in the binary, by name: the scripts of the folder `scripts/`.
+const LIBRARY: &[(&str, &str)] = &[
+    ("kopf/backoff.rhai", include_str!("../../scripts/backoff.rhai")),
+    ("kopf/certificates.rhai", include_str!("../../scripts/certificates.rhai")),
+    ("kopf/children.rhai", include_str!("../../scripts/children.rhai")),
+    ("kopf/conditions.rhai", include_str!("../../scripts/conditions.rhai")),
+    ("kopf/names.rhai", include_str!("../../scripts/names.rhai")),
+    ("kopf/passwords.rhai", include_str!("../../scripts/passwords.rhai")),
+    ("kopf/quantities.rhai", include_str!("../../scripts/quantities.rhai")),
+    ("kopf/rollout.rhai", include_str!("../../scripts/rollout.rhai")),
+    ("kopf/wait.rhai", include_str!("../../scripts/wait.rhai")),
+];
 
 /// Returns the text of a module in the binary.
 pub(super) fn library(name: &str) -> Option<&'static str> {

@@ -5,6 +5,7 @@ pub mod files;
 mod glob;
 mod hosts;
 mod http;
+pub mod measures;
 pub mod programs;
 pub mod sql;
 mod tokens;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use files::Files;
 pub use hosts::{Grants, is_allowed, is_place_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
+use measures::Measures;
 use programs::Programs;
 use sql::Databases;
 pub(super) use tokens::Tokens;
@@ -29,6 +31,8 @@ pub struct Outside {
     pub files: Option<Arc<dyn Files>>,
     /// Databases.
     pub databases: Option<Arc<dyn Databases>>,
+    /// The metrics of the operator.
+    pub measures: Option<Arc<dyn Measures>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
     pub(super) tokens: Arc<Tokens>,
 }
@@ -37,7 +41,13 @@ impl Outside {
     /// Returns a world with all of it.
     pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>, databases: Arc<dyn Databases>) -> Self {
         let (http, programs, files, databases) = (Some(http), Some(programs), Some(files), Some(databases));
-        Self { http, programs, files, databases, tokens: Arc::default() }
+        Self { http, programs, files, databases, measures: None, tokens: Arc::default() }
+    }
+
+    /// Returns the same world with the metrics of an operator.
+    #[must_use]
+    pub fn measured_by(self, measures: Arc<dyn Measures>) -> Self {
+        Self { measures: Some(measures), ..self }
     }
 
     /// Returns the same world for an operator that begins anew.

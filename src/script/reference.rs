@@ -11,6 +11,7 @@ use super::engine::{self, Sizes};
 use super::index::IndexHandle;
 use super::logger::Logger;
 use super::memo::Memo;
+use super::other_cluster::OtherCluster;
 use super::patch_handle::PatchHandle;
 use super::receivers::Receiver;
 use super::shared::{LockHandle, SharedHandle};
@@ -33,7 +34,7 @@ const PLAIN: [&str; 4] = ["debug", "parse_json", "print", "subhandler"];
 
 /// Returns all functions of the host, except operators and conversions to text.
 pub fn reference() -> Reference {
-    let receivers: [(TypeId, &'static str); 14] = [
+    let receivers: [(TypeId, &'static str); 15] = [
         (TypeId::of::<Array>(), "list"),
         (TypeId::of::<Map>(), "map"),
         (TypeId::of::<ImmutableString>(), "text"),
@@ -48,6 +49,7 @@ pub fn reference() -> Reference {
         (TypeId::of::<IndexHandle>(), "index"),
         (TypeId::of::<SharedHandle>(), "shared"),
         (TypeId::of::<LockHandle>(), "lock"),
+        (TypeId::of::<OtherCluster>(), "cluster"),
     ];
     let engine = engine::build(Sizes::of(&Limits::default()));
     let all = engine.collect_fn_metadata(

@@ -76,22 +76,22 @@ impl AllowedRule {
         self.verbs.iter().any(|allowed| fits(allowed, verb))
     }
 
-    fn permits(&self, wanted: &Wanted<'_>, verb: &str) -> bool {
+    fn permits(&self, target: &Target<'_>, verb: &str) -> bool {
         let is_kind = |allowed: &AllowedResource| {
-            let is_subresource = match (&allowed.subresource, wanted.subresource) {
+            let is_subresource = match (&allowed.subresource, target.subresource) {
                 (None, None) => true,
                 (Some(allowed), Some(wanted)) => fits(allowed, wanted),
                 // As in roles, `*` stands for all resources with their subresources.
                 (None, Some(_)) => matches!(&allowed.kind, AllowedKind::Plural { plural, .. } if plural == EVERY),
                 (Some(_), None) => false,
             };
-            is_subresource && allowed.kind.matches(wanted.resource)
+            is_subresource && allowed.kind.matches(target.resource)
         };
         let is_listed =
             |listed: &[String], one: Option<&str>| listed.is_empty() || one.is_some_and(|one| listed.iter().any(|each| each == one));
         // The server chooses among no names for creations and lists.
-        let has_name = matches!(verb, "create" | "list") || is_listed(&self.names, wanted.name);
-        self.has_verb(verb) && self.resources.iter().any(is_kind) && has_name && is_listed(&self.namespaces, wanted.namespace)
+        let has_name = matches!(verb, "create" | "list") || is_listed(&self.names, target.name);
+        self.has_verb(verb) && self.resources.iter().any(is_kind) && has_name && is_listed(&self.namespaces, target.namespace)
     }
 }
 
@@ -100,6 +100,15 @@ impl AllowedRule {
 pub(super) struct Wanted<'a> {
     /// The function.
     pub function: Function,
+    /// The objects that it is about.
+    pub target: Target<'a>,
+    /// The kind of the handled object.
+    pub handled: Option<&'a Resource>,
+}
+
+/// The objects of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
     /// The kind.
     pub resource: &'a Resource,
     /// The subresource.
@@ -108,8 +117,6 @@ pub(super) struct Wanted<'a> {
     pub name: Option<&'a str>,
     /// The namespace.
     pub namespace: Option<&'a str>,
-    /// The kind of the handled object.
-    pub handled: Option<&'a Resource>,
 }
 
 /// The permissions of the scripts of one operator.
@@ -161,19 +168,24 @@ impl Permissions {
 
     /// Tells whether a request may be sent.
     pub(super) fn permit(&self, wanted: &Wanted<'_>) -> bool {
+        let target = &wanted.target;
         let is_seen = |seen: &Seen| {
             let is_kind = match &seen.selector {
-                Some(selector) => selector.matches(wanted.resource),
-                None => wanted.handled == Some(wanted.resource),
+                Some(selector) => selector.matches(target.resource),
+                None => wanted.handled == Some(target.resource),
             };
             let has_verbs = seen.function.subresource() == wanted.function.subresource()
                 && wanted.function.verbs().iter().all(|verb| seen.function.verbs().contains(verb));
-            let has_name = seen.names.as_ref().is_none_or(|names| wanted.name.is_some_and(|name| names.contains(name)));
-            let has_namespace = seen.namespace.as_ref().is_none_or(|namespace| wanted.namespace == Some(namespace));
-            has_verbs && is_kind && has_name && (has_namespace || !wanted.resource.namespaced)
+            let has_name = seen.names.as_ref().is_none_or(|names| target.name.is_some_and(|name| names.contains(name)));
+            let has_namespace = seen.namespace.as_ref().is_none_or(|namespace| target.namespace == Some(namespace));
+            has_verbs && is_kind && has_name && (has_namespace || !target.resource.namespaced)
         };
-        let is_declared = |verb: &str| self.declared.iter().any(|rule| rule.permits(wanted, verb));
-        self.seen.iter().any(is_seen) || wanted.function.verbs().iter().all(|verb| is_declared(verb))
+        self.seen.iter().any(is_seen) || wanted.function.verbs().iter().all(|verb| self.declares(target, verb))
+    }
+
+    /// Tells whether a request is declared.
+    pub(super) fn declares(&self, target: &Target<'_>, verb: &str) -> bool {
+        self.declared.iter().any(|rule| rule.permits(target, verb))
     }
 }
 
@@ -201,7 +213,7 @@ mod tests {
 
     fn wanted<'a>(function: Function, resource: &'a Resource, name: &'a str, namespace: &'a str) -> Wanted<'a> {
         let (name, namespace) = (Some(name), Some(namespace));
-        Wanted { function, resource, subresource: function.subresource(), name, namespace, handled: None }
+        Wanted { function, target: Target { resource, subresource: function.subresource(), name, namespace }, handled: None }
     }
 
     #[test]

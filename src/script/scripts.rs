@@ -164,6 +164,7 @@ pub(super) fn run_top_levels(program: Program) -> Vec<Problem> {
             indexes: Arc::default(),
             shared: Arc::default(),
             transforms: Rc::new(Transforms::new(Arc::new(drop))),
+            engine_like: super::engine::like,
         };
         Ok(runtime.block_on(Scripts::compile(Arc::new(program), &engine, environment)).err().unwrap_or_default())
     };

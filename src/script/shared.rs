@@ -117,12 +117,12 @@ impl SharedData {
     }
 
     /// Tells whether the holder of a lock waits, perhaps for others, for a lock of this call.
-    fn is_deadlocked(&self, key: &str, call: u64) -> bool {
+    fn is_deadlocked(&self, key: &str, calls: &[u64]) -> bool {
         let locks = self.locks.lock();
         let mut next = Some(key);
         let mut seen: Vec<u64> = Vec::new();
         while let Some(holder) = next.and_then(|key| locks.by_key.get(key)?.holder.as_ref()) {
-            if holder.call == call {
+            if calls.contains(&holder.call) {
                 return true;
             }
             if seen.contains(&holder.call) {

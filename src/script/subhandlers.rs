@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, GlobalRuntimeState, ImmutableString, Map, NativeCallContext};
-use serde_json::Value;
 
 use super::arguments::{self, Offer};
 use super::budget::Ending;
@@ -265,19 +264,6 @@ impl Running {
             Condition::Expression(function) => function.run(&self.execution.engine, &context, values(&function.params)?),
             Condition::Closure(closure) => closure.run(&self.execution.engine, &context, values(closure.params())?),
         };
-        Ok(is_true(&ended?.value()))
-    }
-}
-
-/// Tells whether a value counts as true, as in kopf: `()`, `false`, `0`, `""`, `[]`, `#{}` do not.
-pub(super) fn is_true(value: &Dynamic) -> bool {
-    match convert::to_json(value) {
-        Ok(Value::Null) => false,
-        Ok(Value::Bool(flag)) => flag,
-        Ok(Value::Number(number)) => number.as_f64() != Some(0.0),
-        Ok(Value::String(text)) => !text.is_empty(),
-        Ok(Value::Array(items)) => !items.is_empty(),
-        Ok(Value::Object(entries)) => !entries.is_empty(),
-        Err(_) => true,
+        Ok(convert::is_true(&ended?.value()))
     }
 }

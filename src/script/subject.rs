@@ -1,7 +1,9 @@
 //! The subject of a call: each kind of call carries exactly the data of its arguments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -92,6 +94,11 @@ pub enum Subject {
         /// The operator's settings.
         settings: Arc<Value>,
     },
+    /// An HTTP request from outside.
+    Hook {
+        /// The request.
+        request: Arc<HookRequest>,
+    },
     /// A level-triggered reconciliation of an object.
     Reconcile {
         /// The object at the start of the call.
@@ -136,6 +143,25 @@ pub struct ReviewRequest {
     pub headers: Value,
 }
 
+/// An HTTP request to a hook.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HookRequest {
+    /// The method in capitals.
+    pub method: String,
+    /// The path, as it was sent.
+    pub path: String,
+    /// The parameters of the query, decoded. Of repeated ones the last one counts.
+    pub query: BTreeMap<String, String>,
+    /// The headers, by lower-case names. Of repeated ones the last one counts.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: Bytes,
+    /// The body, if the request says that it is JSON.
+    pub json: Option<Value>,
+    /// The names in the client's certificate; `None` without one.
+    pub certificate: Option<Vec<String>>,
+}
+
 /// An activity of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
@@ -168,7 +194,7 @@ impl Subject {
         !matches!(self, Self::Activity { .. } | Self::Review { .. } | Self::Conversion { .. })
     }
 
-    /// Returns the object at the start of the call. Activities and schedules concern the operator, conversions have no object with a memo,
+    /// Returns the object at the start of the call. Activities, schedules and hooks concern the operator, conversions have no object with a memo,
     /// and timers and daemons follow their object.
     pub fn object(&self) -> Option<&Object> {
         match self {
@@ -178,7 +204,7 @@ impl Subject {
             | Self::Related { object }
             | Self::Review { object, .. }
             | Self::Reconcile { object, .. } => Some(object),
-            Self::Background { .. } | Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } => None,
+            Self::Background { .. } | Self::Conversion { .. } | Self::Activity { .. } | Self::Schedule { .. } | Self::Hook { .. } => None,
         }
     }
 
@@ -245,7 +271,7 @@ impl Subject {
     pub(super) fn memo(&self) -> Option<MemoOwner> {
         match self {
             Self::Conversion { .. } => None,
-            Self::Activity { .. } | Self::Schedule { .. } => Some(MemoOwner::Operator),
+            Self::Activity { .. } | Self::Schedule { .. } | Self::Hook { .. } => Some(MemoOwner::Operator),
             Self::Background { memo, .. } => Some(MemoOwner::Object(memo.clone())),
             other => other.object().map(|object| MemoOwner::Object(object.memo.clone())),
         }
@@ -287,6 +313,7 @@ impl Subject {
             Self::Activity { activity: Activity::Login, .. } => kind == BindingKind::Login,
             Self::Activity { activity: Activity::Cleanup | Activity::Probe, .. } => kind == BindingKind::Activity,
             Self::Schedule { .. } => kind == BindingKind::Schedule,
+            Self::Hook { .. } => kind == BindingKind::Hook,
             Self::Reconcile { .. } => kind == BindingKind::Reconcile,
         }
     }

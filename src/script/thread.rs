@@ -34,7 +34,7 @@ use super::scripts::Scripts;
 use super::shared::SharedData;
 use super::subject::{Activity, Subject};
 use super::transforms::{TransformJob, Transforms};
-use super::{subhandlers, time, trace, verdict};
+use super::{convert, time, trace, verdict};
 use crate::kit::tasks::{panic_text, report_panic};
 use crate::kit::{Clock, Stop, visible};
 use crate::object::{ObjectKey, Patch};
@@ -181,7 +181,7 @@ impl Thread {
         match job {
             Job::Call(job) => spawn("call of a script", async move { thread.call(*job).await }),
             Job::Evaluate(job) => {
-                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(subhandlers::is_true(value))).await });
+                spawn("evaluation of an expression", async move { thread.evaluate(*job, |value| Ok(convert::is_true(value))).await });
             }
             Job::EvaluateDelay(job) => spawn("evaluation of a delay", async move { thread.evaluate(*job, time::duration).await }),
             Job::Install { generation, program, indexes, reply } => spawn("compilation of scripts", async move {
@@ -234,6 +234,7 @@ impl Thread {
             indexes,
             shared,
             transforms,
+            engine_like: engine::like,
         };
         let scripts = Scripts::compile(Arc::clone(&program), &engine, environment).await?;
         self.generations.borrow_mut().insert(generation, scripts);
@@ -314,7 +315,7 @@ impl Thread {
             },
         };
         let is_cancelled = budget.ending() == Some(Ending::Cancelled);
-        let Notes { records, mut subrefs, messages, attempts, entries } = execution.notes.take();
+        let Notes { records, mut subrefs, messages, attempts, entries, answer } = execution.notes.take();
         subrefs.sort();
         subrefs.dedup();
         drop(temporary_memo);
@@ -330,6 +331,7 @@ impl Thread {
             attempts,
             entries,
             warnings,
+            answer,
             settings,
             self_writes: budget.take_self_writes(),
             operations,

@@ -3,6 +3,8 @@
 //! Everything is counted in memory by atomic numbers; the text is made for each request of `/metrics`.
 
 mod background;
+mod custom;
+mod hooks;
 mod peering;
 mod reviews;
 mod scripts;
@@ -23,12 +25,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 pub use background::{ScheduleMetrics, TaskGauge, TaskMetrics};
+pub use custom::{Change, MAX_METRICS, MAX_SERIES, OTHER, SeriesLabels, check_name};
+pub use hooks::HookOutcome;
 pub use reviews::ReviewOutcome;
 pub use scripts::{IndexMetrics, LoadedRevision, ScriptMetrics};
 pub use table::{Description, MetricKind, TABLE};
-
-/// The upper bounds of durations in seconds: from a request in memory to a slow handler.
-const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 type Labels = Vec<(&'static str, String)>;
 type Seconds = Gauge<f64, AtomicU64>;
@@ -60,6 +61,8 @@ struct Families {
     cycles: Family<Labels, Counter>,
     reviews: Family<Labels, Counter>,
     review_seconds: Histograms,
+    hooks: Family<Labels, Counter>,
+    hook_seconds: Histograms,
     loops: Family<Labels, Counter>,
     slowed: Family<Labels, Gauge>,
     requests: Family<Labels, Counter>,
@@ -86,6 +89,7 @@ struct Families {
     keep_alive_failures: Family<Labels, Counter>,
     leader: Family<Labels, Gauge>,
     leader_changes: Family<Labels, Counter>,
+    custom: custom::CustomMetrics,
     /// The loaded revision of each operator.
     revisions: Mutex<BTreeMap<String, String>>,
     refreshes: Mutex<Vec<Refresh>>,
@@ -94,10 +98,11 @@ struct Families {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
-        let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
+        let histograms = || Histograms::new_with_constructor(|| Histogram::new(table::BUCKETS));
         let build: Family<Labels, Gauge> = register(&mut registry, table::BUILD, Family::default());
         build.get_or_create(&labels(table::BUILD, [env!("CARGO_PKG_VERSION")])).set(1);
-        let families = Families {
+        let custom = custom::CustomMetrics::default();
+        let mut families = Families {
             watch_events: register(&mut registry, table::WATCH_EVENTS, Family::default()),
             last_event: register(&mut registry, table::LAST_EVENT, Family::default()),
             watches: register(&mut registry, table::WATCHES, Family::default()),
@@ -115,6 +120,8 @@ impl Default for Metrics {
             cycles: register(&mut registry, table::CYCLES, Family::default()),
             reviews: register(&mut registry, table::REVIEWS, Family::default()),
             review_seconds: register(&mut registry, table::REVIEW_SECONDS, histograms()),
+            hooks: register(&mut registry, table::HOOKS, Family::default()),
+            hook_seconds: register(&mut registry, table::HOOK_SECONDS, histograms()),
             loops: register(&mut registry, table::LOOPS, Family::default()),
             slowed: register(&mut registry, table::SLOWED, Family::default()),
             requests: register(&mut registry, table::REQUESTS, Family::default()),
@@ -141,10 +148,12 @@ impl Default for Metrics {
             keep_alive_failures: register(&mut registry, table::KEEP_ALIVE_FAILURES, Family::default()),
             leader: register(&mut registry, table::LEADER, Family::default()),
             leader_changes: register(&mut registry, table::LEADER_CHANGES, Family::default()),
+            custom: custom.clone(),
             revisions: Mutex::default(),
             refreshes: Mutex::default(),
             registry,
         };
+        families.registry.register_collector(Box::new(custom));
         Self(Arc::new(families))
     }
 }
@@ -218,6 +227,22 @@ pub enum AttemptOutcome {
 }
 
 impl OperatorMetrics {
+    /// Changes a series of a metric of scripts.
+    ///
+    /// # Errors
+    /// If the name, a label or the value is not allowed, or the metric has another type.
+    pub fn record(&self, name: &str, labels: SeriesLabels, change: Change) -> Result<(), String> {
+        self.metrics.0.custom.record(&self.operator, name, labels, change)
+    }
+
+    /// Sets the text that describes a metric of scripts.
+    ///
+    /// # Errors
+    /// If the name is not allowed, or too many metrics are described.
+    pub fn describe(&self, name: &str, help: &str) -> Result<(), String> {
+        self.metrics.0.custom.describe(name, help)
+    }
+
     /// Returns the metrics of a kind.
     pub fn kind(&self, resource: &str) -> KindMetrics {
         let families = &self.metrics.0;
@@ -364,14 +389,14 @@ pub struct WatchGauge {
 impl KindMetrics {
     /// Counts a received object.
     pub fn event(&self, kind: crate::object::EventKind, at: Timestamp) {
-        use crate::object::EventKind::{Added, Deleted, Listed, Modified, Revisited};
+        use crate::object::EventKind::{Added, Deleted, Listed, Modified, Revisited, Touched};
         let index = match kind {
             Listed => 0,
             Added => 1,
             Modified => 2,
             Deleted => 3,
             // No watch has sent it.
-            Revisited => return,
+            Revisited | Touched => return,
         };
         self.events[index].inc();
         self.last_event.set(unix_seconds(at));
@@ -466,6 +491,7 @@ mod tests {
         operator.timer("repair");
         operator.cycle(true);
         operator.review("valid", ReviewOutcome::Denied, Duration::from_millis(3));
+        operator.hook("pushed", HookOutcome::Forbidden, Duration::from_millis(3));
         operator.looped("made");
         operator.slowed(4);
         operator.index("by_team").set(3, 2);
@@ -535,6 +561,8 @@ mod tests {
             "kopfd_schedule_last_success_timestamp_seconds{operator=\"demo\",handler=\"nightly\"} 60.0",
             "kopfd_cycles_total{operator=\"demo\",outcome=\"failed\"} 1",
             "kopfd_reviews_total{operator=\"demo\",webhook=\"valid\",outcome=\"denied\"} 1",
+            "kopfd_hook_requests_total{operator=\"demo\",hook=\"pushed\",outcome=\"forbidden\"} 1",
+            "kopfd_hook_duration_seconds_bucket{le=\"0.005\",operator=\"demo\",hook=\"pushed\"} 1",
             "kopfd_review_duration_seconds_bucket{le=\"0.005\",operator=\"demo\",webhook=\"valid\"} 1",
             "kopfd_loops_total{operator=\"demo\",handler=\"made\"} 1",
             "kopfd_objects_slowed_down{operator=\"demo\"} 4",

@@ -1,5 +1,6 @@
 //! Every kind of binding is called for its subject, and gets each of its arguments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use kopfd::handling::{Reason, Verdict};
 use kopfd::object::{Body, EventKind};
 use kopfd::script::arguments::known;
-use kopfd::script::subject::{Activity, ReviewRequest};
+use kopfd::script::subject::{Activity, HookRequest, ReviewRequest};
 use kopfd::script::{BindingKind, Fibers, LiveBody, Object, Options, Returned, StopFlag, Stopped, Subject, Threads};
 use serde_json::{Value, json};
 
@@ -30,6 +31,19 @@ fn request(operation: &str) -> Arc<ReviewRequest> {
         sslpeer: json!({"subject": "cn"}),
         headers: json!({"x-a": "b"}),
     })
+}
+
+fn hook_request() -> HookRequest {
+    let entry = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    HookRequest {
+        method: "POST".to_owned(),
+        path: "/a".to_owned(),
+        query: entry("x", "1"),
+        headers: entry("x-a", "b"),
+        body: bytes::Bytes::from_static(b"{}"),
+        json: Some(json!({})),
+        certificate: None,
+    }
 }
 
 fn bodies(name: &str) -> Arc<[Body]> {
@@ -63,6 +77,7 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
         BindingKind::Activity => activity(Activity::Probe),
         BindingKind::Login => activity(Activity::Login),
         BindingKind::Schedule => Subject::Schedule { scheduled_at: START.parse().unwrap(), settings: settings() },
+        BindingKind::Hook => Subject::Hook { request: Arc::new(hook_request()) },
         BindingKind::Reconcile => Subject::Reconcile { object, live, stopped, children: bodies("child"), related: bodies("related") },
     }
 }
@@ -105,6 +120,9 @@ fn expected(kind: BindingKind, name: &str) -> Value {
         "headers" => json!({"x-a": "b"}),
         "warnings" => json!(0),
         "version" => json!("example.com/v2"),
+        "request" => json!({
+            "method": "POST", "path": "/a", "query": {"x": "1"}, "headers": {"x-a": "b"}, "body": "{}", "json": {}, "certificate": null,
+        }),
         "settings" => (*settings()).clone(),
         "activity" if kind == BindingKind::Startup => json!("startup"),
         "activity" if kind == BindingKind::Login => json!("login"),
@@ -124,10 +142,13 @@ fn look(name: &str) -> String {
     }
 }
 
-/// Returns the result; an index function's is an entry without a key.
+/// Returns the result; an index function's is an entry without a key, and a hook's is its answer.
 fn result(returned: Returned) -> Value {
     if let Some(entries) = returned.entries {
         return entries[0].1.to_value();
+    }
+    if let Some(answer) = returned.answer {
+        return serde_json::from_slice(&answer.body).unwrap();
     }
     match returned.verdict {
         Verdict::Returned(result) => result.unwrap_or_default(),

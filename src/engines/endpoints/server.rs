@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tracing::debug;
 
+use crate::engines::hooks::Service;
 use crate::http::{Limits, Listener};
 use crate::kit::Stop;
 
@@ -86,9 +87,17 @@ async fn bind(url: &LivenessUrl) -> io::Result<Listener> {
 }
 
 async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop: Stop) {
+    let hooks = Service::new(endpoints.hooks.clone(), "");
     let service = tower::service_fn(move |request: Request<Incoming>| {
-        let (endpoints, probes) = (endpoints.clone(), url.path.clone());
-        async move { Ok::<_, Infallible>(respond(&endpoints, &probes, request.method(), request.uri().path()).await) }
+        let (endpoints, probes, hooks) = (endpoints.clone(), url.path.clone(), hooks.clone());
+        async move {
+            let is_endpoint = Endpoints::is_endpoint(request.uri().path(), &probes);
+            let request = if is_endpoint { Err(request) } else { hooks.respond(request).await };
+            Ok::<_, Infallible>(match request {
+                Ok(answer) => answer,
+                Err(request) => respond(&endpoints, &probes, request.method(), request.uri().path()).await.map(BodyExt::boxed_unsync),
+            })
+        }
     });
     listener.serve(service, stop).await;
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::super::activity::ActivityMonitor;
 use super::super::admission::{Admission, AdmissionError};
 use super::super::built_in_credentials::BuiltInCredentials;
+use super::super::hooks::{HookReach, HooksError};
 use super::super::observer::Scope;
 use super::super::precedence::Precedence;
 use crate::cluster;
@@ -57,6 +58,8 @@ pub struct Shared {
     pub pod: Option<String>,
     /// The admission webhooks of the process.
     pub admission: Admission,
+    /// Where the hooks of the operators are answered.
+    pub hooks: HookReach,
     /// What the process says about itself to the peers of its operators.
     pub peering: ProcessPeering,
     /// How the replicas of each operator elect their leader; without it, this process handles.
@@ -150,6 +153,15 @@ pub enum ServeError {
         /// The cause.
         #[source]
         source: AdmissionError,
+    },
+    /// The hooks cannot be served.
+    #[error("cannot serve the hooks of operator {operator}")]
+    Hooks {
+        /// The operator.
+        operator: String,
+        /// The cause.
+        #[source]
+        source: HooksError,
     },
     /// The kinds of the cluster cannot be discovered.
     #[error("failed to discover the kinds of the cluster")]

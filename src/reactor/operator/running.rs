@@ -23,6 +23,7 @@ use crate::engines::background::BackgroundOptions;
 use crate::engines::deployment;
 use crate::engines::effects::Scripts;
 use crate::engines::health::Health;
+use crate::engines::hooks::{Answerer, HookRevision};
 use crate::engines::peering::Overrides;
 use crate::engines::posting::Poster;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -40,6 +41,9 @@ use crate::telemetry::{Metrics, OperatorMetrics};
 pub(super) struct RunningOperator {
     pub(super) status: Arc<LiveStatus<LiveEffects>>,
     pub(super) reviewer: Arc<Reviewer>,
+    pub(super) answerer: Arc<Answerer>,
+    /// Whether anything listens for hooks.
+    pub(super) has_hook_listener: bool,
     /// Whether webhooks need a server of the settings.
     pub(super) needs_server: bool,
     /// The settings of the revision in service.
@@ -258,6 +262,7 @@ impl RunningOperator {
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
         let (webhooks, conversions) = (operator.webhooks.clone(), operator.conversions.clone());
         self.reviewer.revise(ReviewRevision { scripts: Arc::clone(&scripts), webhooks, conversions });
+        self.answerer.revise(HookRevision::new(Arc::clone(&scripts), operator.hooks.clone()));
         self.reviser.replace(revision, earlier, filled).await;
         self.schedule_context.scripts = scripts;
         self.schedule_context.settings = self.activities.settings();
@@ -273,6 +278,10 @@ impl RunningOperator {
         let is_reviewing = !operator.webhooks.is_empty() || !operator.conversions.is_empty();
         if self.needs_server && is_reviewing && self.settings.admission.server.is_none() {
             warn!(target: "kopfd::reload", "The webhooks of operator '{}' have no server. Restart it to start one.", operator.name);
+        }
+        if !operator.hooks.is_empty() && !self.has_hook_listener {
+            let name = &operator.name;
+            warn!(target: "kopfd::reload", "Nothing listens for the hooks of operator '{name}'. Restart it with `settings.hooks.server` or --liveness.");
         }
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
         self.client.configure(connection(settings));

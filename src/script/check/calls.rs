@@ -71,7 +71,8 @@ fn note_patches(analysis: &mut Analysis<'_>, index: usize, binding: &Binding, un
         None => unit.params.iter().any(|param| param == name),
     };
     let returns = unit.uses.iter().any(|usage| matches!(usage.what, What::Return(Value::False | Value::Something)));
-    let has_object = !matches!(binding.kind, BindingKind::Startup | BindingKind::Activity | BindingKind::Login | BindingKind::Schedule);
+    let of_operator = [BindingKind::Startup, BindingKind::Activity, BindingKind::Login, BindingKind::Schedule, BindingKind::Hook];
+    let has_object = !of_operator.contains(&binding.kind);
     if has_object && (returns || uses("patch") || uses("kwargs")) {
         analysis.calls.patching.insert(index);
     }

@@ -15,9 +15,6 @@ const ANNOUNCED: &[(&str, &[usize])] = &[("execute", &[0]), ("subhandler", &[2, 
 /// Methods of functions, with the arguments of the function.
 const OPEN: &[&str] = &["call", "curry"];
 
-/// Modules of kopfd that this version does not offer.
-pub(super) const UNSUPPORTED_MODULES: &[&str] = &["metric"];
-
 type Functions = BTreeMap<String, BTreeSet<usize>>;
 
 /// All functions by name, with their numbers of arguments.

@@ -295,7 +295,18 @@ impl Walker {
             }
             Stmt::Assignment(parts) => {
                 self.assignment(&parts.1.lhs, parts.0.position());
-                self.expression(&parts.1.rhs, ValueUse::Used);
+                match &parts.1.rhs {
+                    // `list += [|| …]` keeps the closures as `push` does.
+                    Expr::Array(items, _) if parts.0.is_op_assignment() => {
+                        for item in items {
+                            match closure_of(item) {
+                                Some(closure) => self.closure(closure, Some("push")),
+                                None => self.expression(item, ValueUse::Used),
+                            }
+                        }
+                    }
+                    value => self.expression(value, ValueUse::Used),
+                }
             }
             Stmt::FnCall(call, position) => self.call(call, *position, value_use),
             Stmt::Block(block) => self.block(block.statements(), value_use),

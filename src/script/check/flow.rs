@@ -57,6 +57,7 @@ impl CodeContext {
     /// Tells whether a kind of host function can be called.
     fn allows(self, effect: HostEffect) -> bool {
         match (self, effect) {
+            (Self::Function(kind), HostEffect::Answer) => kind == BindingKind::Hook,
             (Self::Function(BindingKind::Change), _) => true,
             (Self::Function(BindingKind::Login), HostEffect::Cluster) | (Self::Expression | Self::TopLevel, _) => false,
             (Self::Function(_), effect) => effect != HostEffect::Subhandling,
@@ -73,17 +74,19 @@ enum HostEffect {
     Log,
     Rng,
     Subhandling,
+    Answer,
 }
 
 impl HostEffect {
     fn of_call(namespace: &[String], name: &str) -> Option<Self> {
         match (namespace.first().map(String::as_str), name) {
-            (Some("k8s"), _) => Some(Self::Cluster),
+            (Some("k8s"), _) | (None, "touch") => Some(Self::Cluster),
             (Some("metric"), _) | (None, "print" | "debug") => Some(Self::Log),
             (Some("sql"), "ident" | "literal") => None,
-            (Some("http" | "exec" | "file" | "sql"), _) | (None, "sleep") => Some(Self::Wait),
+            (Some("http" | "exec" | "file" | "sql"), _) | (None, "sleep" | "parallel") => Some(Self::Wait),
             (Some("random"), _) | (None, "now" | "random" | "uuid") => Some(Self::Rng),
             (None, "subhandler" | "execute") => Some(Self::Subhandling),
+            (None, "respond") => Some(Self::Answer),
             _ => None,
         }
     }
@@ -171,6 +174,7 @@ impl<'a> Walk<'a> {
                 format!("`{shown}` is for handlers of changes only"),
                 Some("sub-handlers belong to create, update, delete, resume and field handlers"),
             ),
+            (HostEffect::Answer, _) => (format!("`{shown}` is for hooks only"), Some("a hook returns it: `return respond(202, body);`")),
             (_, CodeContext::Expression) => (
                 format!("`{shown}` is not available in expressions"),
                 Some("an expression only looks at its arguments: it does not write, wait, log, or depend on time or chance"),
@@ -367,6 +371,7 @@ fn title(kind: BindingKind) -> &'static str {
         BindingKind::Activity => "activities",
         BindingKind::Login => "login functions",
         BindingKind::Schedule => "schedules",
+        BindingKind::Hook => "hooks",
         BindingKind::Reconcile => "reconcile functions",
         BindingKind::Map => "map functions",
     }

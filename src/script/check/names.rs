@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::catalogue::{Catalogue, UNSUPPORTED_MODULES};
+use super::catalogue::Catalogue;
 use super::facts::{Argument, Unit, Use, What};
 use super::program::{Code, Module, Program};
 use super::python;
@@ -210,9 +210,6 @@ impl Names<'_> {
                 };
             }
             Module::Unknown => {}
-        }
-        if UNSUPPORTED_MODULES.contains(&module.as_str()) {
-            return Some((format!("`{module}::{name}` is not supported by this version"), None));
         }
         if module == "global" {
             return self.call(unit, name, &vec![Argument::Other; arity]);

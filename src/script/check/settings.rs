@@ -5,6 +5,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ("admission", &["derivedConditions", "managed", "server"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
+    ("hooks", &["server"]),
     ("networking", &["connectTimeout", "enforceRetryAfter", "errorBackoffs", "requestTimeout", "requests", "trustEnv"]),
     ("peering", &["clusterwide", "lifetime", "mandatory", "name", "priority", "standalone", "stealth"]),
     ("persistence", &["consistencyTimeout", "diffbaseStorage", "finalizer", "progressStorage", "secrets"]),

@@ -350,8 +350,9 @@ fn addresses_of_hosts_that_are_not_listed_are_reported() {
 }
 
 #[test]
-fn unsupported_features_are_reported() {
-    insta::assert_snapshot!(change("fn f() { metric::inc(\"x\"); }"));
+fn metrics_are_counted_in_functions_only() {
+    assert_eq!(change("fn f() { metric::inc(\"x\"); metric::set(\"y\", 1, #{ a: \"b\" }); }"), "");
+    insta::assert_snapshot!(change("fn f() { metric::inc(); metric::increment(\"x\"); }\nconst X = metric::inc(\"x\");"));
 }
 
 #[test]

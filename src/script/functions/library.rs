@@ -17,6 +17,7 @@ mod versions;
 
 use rhai::Engine;
 
+pub(super) use paths::nodes;
 pub(super) use urls::RESERVED;
 
 /// Registers the functions.

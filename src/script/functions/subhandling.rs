@@ -19,6 +19,10 @@ pub(super) fn register(engine: &mut Engine) {
 }
 
 fn of_call(context: &Context, function: &str) -> Result<Rc<dyn Subhandlers>, Failure> {
+    if context.budget().parent().is_some() {
+        let text = format!("`{function}` is not available in the functions of `parallel`: call it before or after");
+        return Err(Failure::host("unavailable", text));
+    }
     let subhandlers = context.subhandlers().cloned();
     subhandlers
         .ok_or_else(|| Failure::host("unavailable", format!("`{function}` is for handlers of changes only: only they have sub-handlers")))

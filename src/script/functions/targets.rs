@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::options::Options;
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
-use crate::script::api::ApiError;
+use crate::script::api::{Api, ApiError};
 use crate::script::context::{Context, wait_in};
 use crate::script::script_error::Failure;
 
@@ -80,23 +80,23 @@ impl Target {
     }
 }
 
-/// Returns the target of a kind, without a namespace.
+/// Returns the target of a kind, without a namespace, in another cluster or in the operator's own one.
 ///
 /// # Errors
 /// If the text is not a selector of one kind, or the cluster has no such kind.
-pub(super) fn of_kind(context: &Context, function: &str, kind: &str) -> Result<Target, Thrown> {
+pub(super) fn of_kind(context: &Context, other: Option<Arc<dyn Api>>, function: &str, kind: &str) -> Result<Target, Thrown> {
     let selector = Selector::parse(kind).map_err(|error| Failure::argument(format!("`{function}`: {kind:?} is no kind: {error}")))?;
     if !selector.is_specific() {
         return Err(Failure::argument(format!("`{function}`: {kind:?} means more than one kind")).into());
     }
-    resolve(context, function, selector, kind)
+    resolve(context, other, function, selector, kind)
 }
 
-/// Returns the target of an object: its own kind, and its own namespace or that of the handled object.
+/// Returns the target of an object: its own kind, and its own namespace or that of the handled object. The cluster may be another one.
 ///
 /// # Errors
 /// If the object has no kind, or the cluster has no such kind.
-pub(super) fn of_object(context: &Context, function: &str, object: &Value) -> Result<Target, Thrown> {
+pub(super) fn of_object(context: &Context, other: Option<Arc<dyn Api>>, function: &str, object: &Value) -> Result<Target, Thrown> {
     let field = |key: &str| {
         let missing = || Failure::argument(format!("`{function}`: the object has no {key}"));
         object.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).ok_or_else(missing)
@@ -105,7 +105,7 @@ pub(super) fn of_object(context: &Context, function: &str, object: &Value) -> Re
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let name = Criterion::Kind(kind.to_owned());
     let selector = Selector { group: Some(group.to_owned()), version: Some(version.to_owned()), name };
-    let target = resolve(context, function, selector, &format!("{api_version}/{kind}"))?;
+    let target = resolve(context, other, function, selector, &format!("{api_version}/{kind}"))?;
     if !target.resource.namespaced {
         // A wrong namespace, as a forced adoption may set it, is left for the server to refuse.
         return Ok(target);
@@ -114,8 +114,8 @@ pub(super) fn of_object(context: &Context, function: &str, object: &Value) -> Re
     target.within(context, function, own.map(str::to_owned))
 }
 
-fn resolve(context: &Context, function: &str, selector: Selector, shown: &str) -> Result<Target, Thrown> {
-    let api = context.cluster(function)?;
+fn resolve(context: &Context, other: Option<Arc<dyn Api>>, function: &str, selector: Selector, shown: &str) -> Result<Target, Thrown> {
+    let api = other.map_or_else(|| context.cluster(function), Ok)?;
     let resolved = wait_in(context, async move { api.resolve(selector).await })?;
     let failed = |error: ApiError| Failure::from(ApiError { message: format!("{function} {shown}: {}", error.message), ..error });
     Ok(Target::new(resolved.map_err(failed)?))

@@ -1,19 +1,22 @@
 //! Tests of host functions, called by scripts.
 
 mod cryptography;
+mod k8s;
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use rhai::{Dynamic, EvalAltResult};
 
+use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 
 use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
+use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, Operation, RawRequest, WatchRequest};
 use crate::script::budget::{Budget, Ending};
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
@@ -176,6 +179,8 @@ struct Cluster {
     requests: Mutex<Vec<String>>,
     posted: Mutex<Vec<EventRequest>>,
     answers: Mutex<Vec<Result<Value, ApiError>>>,
+    /// What watches see, one after another, with the seconds before each.
+    changes: Mutex<Vec<(u64, Result<Change, ApiError>)>>,
 }
 
 fn refused(status: u16, reason: &str) -> Result<Value, ApiError> {
@@ -199,6 +204,8 @@ impl Api for Cluster {
             kind("", "Pod", "pods", true, &["status"]),
             kind("apps", "Deployment", "deployments", true, &["scale"]),
             kind("", "Node", "nodes", false, &[]),
+            kind("", "Secret", "secrets", true, &[]),
+            kind("", "ServiceAccount", "serviceaccounts", true, &[]),
         ];
         let found = selector.select(&known).first().map(|resource| Arc::new((*resource).clone()));
         let missing = || ApiError { message: "there is no such kind".into(), status: Some(404), reason: None, details: None };
@@ -216,6 +223,30 @@ impl Api for Cluster {
             answer
         }
         .boxed()
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxStream<'static, Result<Change, ApiError>> {
+        let WatchRequest { resource, namespace, labels, fields } = request;
+        let namespace = namespace.unwrap_or_else(|| "-".into());
+        self.requests.lock().unwrap().push(format!("{resource} {namespace} Watch {labels:?} {fields:?}"));
+        let changes = std::mem::take(&mut *self.changes.lock().unwrap());
+        let seen = stream::iter(changes).then(|(seconds, change)| async move {
+            tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
+            change
+        });
+        seen.chain(stream::pending()).boxed()
+    }
+
+    fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
+        let RawRequest { method, path, content_type, body } = request;
+        self.requests.lock().unwrap().push(format!("{method} {path} {content_type} {}", body.unwrap_or_default()));
+        ready(self.answers.lock().unwrap().pop().unwrap_or(Ok(json!({}))).map(|answer| Bytes::from(answer.to_string()))).boxed()
+    }
+
+    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        self.requests.lock().unwrap().push(format!("cluster {kubeconfig}"));
+        let other: Arc<dyn Api> = Arc::new(Self { answers: Mutex::new(vec![Ok(json!({"kind": "Other"}))]), ..Self::default() });
+        ready(Ok(other)).boxed()
     }
 
     fn post(&self, event: EventRequest) {
@@ -252,7 +283,8 @@ async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
 }
 
 async fn run_with(cluster: &Arc<Cluster>, budget: Rc<Budget>, script: &str) -> Result<Value, String> {
-    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), ..environment() });
+    let allow = Allow { clusters: true, ..Allow::default() };
+    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, ..environment() });
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };

@@ -7,6 +7,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, FnPtr, ImmutableString, NativeCallCon
 
 use super::{LockHandle, SharedData, SharedHandle, TooLarge};
 use crate::object::ObjectKey;
+use crate::script::budget::Budget;
 use crate::script::context::{Context, wait_in};
 use crate::script::convert;
 use crate::script::script_error::Failure;
@@ -74,7 +75,7 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
     context.acts("shared.lock")?;
     let budget = context.budget();
     let handle = LockHandle(Arc::from(key));
-    if budget.held().has_lock(key) {
+    if budget.lineage().any(|budget| budget.held().has_lock(key)) {
         return Ok(handle);
     }
     let (mut guard, permits) = data.request(key, budget.held().call(|| data.next_call()));
@@ -83,7 +84,7 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
     } else {
         guard.wait();
         // Other calls end with their time limit.
-        if !budget.has_time_limit() && data.is_deadlocked(key, budget.held().call(|| data.next_call())) {
+        if !budget.has_time_limit() && data.is_deadlocked(key, &numbers(budget, data)) {
             return Err(Failure::argument(format!("`shared.lock` would never end: it waits for {}", data.describe(key))).into());
         }
         let (data, key) = (Arc::clone(data), key.to_owned());
@@ -93,6 +94,12 @@ fn lock(native: &NativeCallContext<'_>, data: &Arc<SharedData>, key: &str) -> Re
     guard.take(permit, title(native, &context));
     budget.held().keep_lock(guard);
     Ok(handle)
+}
+
+/// Returns the numbers of a fiber of the call that wants a lock, and of the fibers that wait for it: their locks are not released before.
+fn numbers(budget: &Budget, data: &SharedData) -> Vec<u64> {
+    let own = budget.held().call(|| data.next_call());
+    std::iter::once(own).chain(budget.lineage().skip(1).filter_map(|budget| budget.held().known_call())).collect()
 }
 
 /// Returns the place in the script and the object of a call.

@@ -1,5 +1,8 @@
 //! All metrics: their names, types, labels and meanings. The documentation is checked against this table.
 
+/// The upper bounds of durations in seconds: from a request in memory to a slow handler.
+pub(super) const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
@@ -98,6 +101,14 @@ pub(super) const REVIEWS: Description =
 pub(super) const REVIEW_SECONDS: Description =
     histogram("kopfd_review_duration_seconds", &["operator", "webhook"], "Time from a received review to its answer");
 
+pub(super) const HOOKS: Description = counter(
+    "kopfd_hook_requests_total",
+    &["operator", "hook", "outcome"],
+    "Requests to hooks by outcome: answered, unauthenticated, forbidden, invalid, limited, unavailable, failed",
+);
+pub(super) const HOOK_SECONDS: Description =
+    histogram("kopfd_hook_duration_seconds", &["operator", "hook"], "Time from the head of a request to a hook until its answer");
+
 pub(super) const LOOPS: Description = counter(
     "kopfd_loops_total",
     &["operator", "handler"],
@@ -189,7 +200,7 @@ pub(super) const LEADER_CHANGES: Description = counter(
 );
 
 /// All metrics, in the order of the documentation.
-pub const TABLE: [Description; 44] = [
+pub const TABLE: [Description; 46] = [
     BUILD,
     WATCH_EVENTS,
     LAST_EVENT,
@@ -208,6 +219,8 @@ pub const TABLE: [Description; 44] = [
     CYCLES,
     REVIEWS,
     REVIEW_SECONDS,
+    HOOKS,
+    HOOK_SECONDS,
     LOOPS,
     SLOWED,
     REQUESTS,

@@ -38,6 +38,8 @@ fn an_independent_parser_reads_all_metrics_of_a_working_operator(context: &TestC
     let idle = [
         "kopfd_reviews_total",
         "kopfd_review_duration_seconds",
+        "kopfd_hook_requests_total",
+        "kopfd_hook_duration_seconds",
         "kopfd_leader",
         "kopfd_leader_changes_total",
         "kopfd_peers",

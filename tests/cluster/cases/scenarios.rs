@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 23] = [
+const EXAMPLES: [&str; 24] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -57,6 +57,7 @@ const EXAMPLES: [&str; 23] = [
     "certificates",
     "database",
     "helm",
+    "hooks",
     "http",
     "schedules",
 ];
@@ -87,7 +88,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 46] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 49] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -129,6 +130,9 @@ const LEFT_OUT: [(&str, &str, Obstacle); 46] = [
     ("helm", "a release is installed and uninstalled", Obstacle::Stubs),
     ("helm", "helm hangs", Obstacle::Stubs),
     ("helm", "helm is busy at first", Obstacle::Stubs),
+    ("hooks", "a pipeline refreshes one mirror", Obstacle::Answers),
+    ("hooks", "a signed push refreshes the mirrors of its repository", Obstacle::Answers),
+    ("hooks", "requests without valid credentials are refused", Obstacle::Answers),
     ("http", "a busy server gets the request again", Obstacle::Stubs),
     ("http", "a record is published, changed and withdrawn", Obstacle::Stubs),
     ("http", "an address that the server refuses is not tried again", Obstacle::Stubs),
@@ -241,7 +245,7 @@ fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
 fn obstacle_of(step: &Step) -> Option<Obstacle> {
     match &step.action {
         StepAction::Fault(_) | StepAction::ClearFaults => Some(Obstacle::Faults),
-        StepAction::Request(_) | StepAction::Convert(_) => Some(Obstacle::Answers),
+        StepAction::Request(_) | StepAction::Hook(_) | StepAction::Convert(_) => Some(Obstacle::Answers),
         StepAction::Peer(_) => Some(Obstacle::Peers),
         StepAction::Advance(time) if *time > SOON => Some(Obstacle::Time),
         StepAction::Expect(expectation) if has_late_calls(expectation) => Some(Obstacle::Time),

@@ -58,6 +58,15 @@ impl<'a> Analysis<'a> {
                 }
                 result
             }
+            ([], "parallel") => {
+                let mut results = Values::default();
+                let functions = arguments.first().map(Values::items).unwrap_or_default();
+                results.is_open = functions.is_open;
+                for function in functions.functions() {
+                    results.join(self.apply(function, []));
+                }
+                Values::list(results)
+            }
             ([], "subhandler") => {
                 for function in arguments.iter().flat_map(Values::functions) {
                     self.subhandler(function, arguments.get(1));
@@ -112,11 +121,20 @@ impl<'a> Analysis<'a> {
             (Function::List, [kind]) => self.list(site, kind, None),
             (Function::List, [kind, options]) if is_map(options) => self.list(site, kind, None),
             (Function::List, [kind, namespace, ..]) => self.list(site, kind, Some(namespace)),
+            (Function::Wait, [kind, name, condition, timeout]) if is_duration(timeout) => {
+                let by_name = self.named(site, kind, None, name);
+                // A text that is not known may be a condition; then a namespace comes before the name.
+                if timeout.is_open { by_name.or(self.named(site, kind, Some(name), condition)) } else { by_name }
+            }
             (Function::Delete | Function::Get | Function::Exists, [kind, name])
-            | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, name, _]) => self.named(site, kind, None, name),
+            | (Function::Wait | Function::Patch | Function::PatchStatus | Function::Scale, [kind, name, _]) => {
+                self.named(site, kind, None, name)
+            }
             (Function::Get | Function::Exists, [kind, namespace, name])
             | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, namespace, name, _])
-            | (Function::Delete, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
+            | (Function::Delete | Function::Wait, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
+            (Function::WatchUntil, [kind, rest @ ..]) => self.watched(site, kind, rest),
+            (Function::Logs | Function::Evict | Function::Token | Function::Cluster, place) => self.of_fixed_kind(site, place),
             // Other numbers of arguments are errors.
             _ => Values::unknown(),
         }
@@ -136,6 +154,39 @@ impl<'a> Analysis<'a> {
             Function::Get => stored(kind).or(Values::other()),
             _ => stored(kind),
         }
+    }
+
+    /// A request for an object of the kind of the function: `[namespace,] name, [options]`, or `namespace, secret, key`.
+    fn of_fixed_kind(&mut self, site: &Site, given: &[Values]) -> Values {
+        let kind = site.function.kind().map_or_else(Values::unknown, Values::text);
+        match given {
+            [name] => drop(self.named(site, &kind, None, name)),
+            [name, options] if is_map(options) => drop(self.named(site, &kind, None, name)),
+            [namespace, name, ..] => drop(self.named(site, &kind, Some(namespace), name)),
+            [] => {}
+        }
+        Values::unknown()
+    }
+
+    /// `k8s::watch_until(kind, [namespace,] name | options, function, [timeout])`.
+    fn watched(&mut self, site: &Site, kind: &Values, rest: &[Values]) -> Values {
+        let Some(position) = rest.iter().position(|argument| argument.functions().next().is_some()) else {
+            self.escape(rest);
+            return Values::unknown();
+        };
+        let is_by_name = |what: &Values| !is_map(what) || what.is_open;
+        let seen = match &rest[..position] {
+            [what] if is_by_name(what) => self.named(site, kind, None, what),
+            [_] => self.list(site, kind, None),
+            [namespace, what] if is_by_name(what) => self.named(site, kind, Some(namespace), what),
+            [namespace, _] => self.list(site, kind, Some(namespace)),
+            _ => Values::unknown(),
+        };
+        let functions: Vec<FunctionValue> = rest[position].functions().cloned().collect();
+        for function in &functions {
+            self.apply(function, std::iter::once(seen.clone()));
+        }
+        seen
     }
 
     fn list(&mut self, site: &Site, kind: &Values, namespace: Option<&Values>) -> Values {
@@ -229,6 +280,15 @@ fn open_metadata(objects: &mut Values, part: &str) {
         other => other,
     });
     objects.known = known.collect();
+}
+
+/// Tells whether a value may be a number of seconds, or a text with a unit.
+fn is_duration(values: &Values) -> bool {
+    let begins_with_digit = |known: &Known| match known {
+        Known::Text(text) => text.starts_with(|first: char| first.is_ascii_digit()),
+        known => matches!(known, Known::Other | Known::Map(_)),
+    };
+    values.is_open || values.known.iter().any(begins_with_digit)
 }
 
 fn is_map(values: &Values) -> bool {

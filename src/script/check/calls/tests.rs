@@ -51,6 +51,36 @@ fn found(script: &str) -> Vec<String> {
 }
 
 #[test]
+fn requests_that_wait_or_have_a_kind_of_their_own_are_seen() {
+    let script = r#"fn f(name, namespace, spec) {
+        k8s::wait("pods", "a", "Ready"); k8s::wait("pods", "b", "Ready", 5); k8s::wait("pods", "c", "Ready", "5s"); k8s::wait("pods", "there", "d", "Ready");
+        k8s::wait("pods", "there", "e", "Ready", spec.timeout); k8s::wait("pods", "f", "Ready", spec.timeout);
+        k8s::watch_until("pods", "a", |pod| pod != ()); k8s::watch_until("pods", "there", #{ labels: "a=b" }, |pods| { k8s::delete("v1/pods", "inner"); true }, 5);
+        k8s::logs("a"); k8s::logs("there", "a", #{ tail: 1 }); k8s::evict("a", #{ grace: 1 }); k8s::token("there", "robot"); k8s::cluster("access");
+        k8s::cluster("there", "access", "config"); k8s::can("get", "pods"); k8s::raw("GET", "/version");
+    }"#;
+    let expected = [
+        "cluster v1/secrets access",
+        "cluster v1/secrets access in there",
+        "delete v1/pods inner",
+        "evict v1/pods a",
+        "logs v1/pods a",
+        "logs v1/pods a in there",
+        "token v1/serviceaccounts robot in there",
+        "wait pods Ready in f",
+        "wait pods a",
+        "wait pods b",
+        "wait pods c",
+        "wait pods d in there",
+        "wait pods e in there",
+        "wait pods f",
+        "watch_until pods a",
+        "watch_until pods in there",
+    ];
+    assert_eq!(found(script), expected);
+}
+
+#[test]
 fn each_function_is_seen_with_its_kind_name_and_namespace() {
     let script = r#"fn f(name, namespace, body, meta) {
         k8s::get("v1/Secret", "a"); k8s::exists("v1/Secret", "there", name); k8s::list("pods"); k8s::list("pods", namespace);

@@ -125,32 +125,44 @@ fn of_view(view: &View, step: &Step) -> Dynamic {
 /// `jsonpath(value, path)`: a list of the parts of the value that a JSONPath matches (RFC 9535). As for kubectl, braces around it may be
 /// written, and `$` before it may be missing.
 fn jsonpath(value: &Dynamic, path: &Dynamic) -> Given {
-    let written = text("jsonpath", "the path", path)?;
+    let value = json("jsonpath", value)?;
+    let nodes = nodes("jsonpath", &text("jsonpath", "the path", path)?, &value)?;
+    nodes
+        .iter()
+        .map(|node| bounded::reserve(size(node)).map(|()| convert::to_dynamic(node)))
+        .collect::<Result<Array, _>>()
+        .map(Dynamic::from)
+}
+
+/// Returns the parts of a value at a JSONPath, for a function that takes one.
+///
+/// # Errors
+/// If the path cannot be read, or its evaluation takes too long.
+pub(crate) fn nodes(function: &str, written: &str, value: &Value) -> Result<Vec<Value>, Thrown> {
     if written.len() > MAX_PATH {
-        return Err(wrong("jsonpath", format!("a path has at most {MAX_PATH} bytes")));
+        return Err(wrong(function, format!("a path has at most {MAX_PATH} bytes")));
     }
     let inner = written.trim();
     let inner = inner.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(inner);
     let path = if inner.starts_with('$') { inner.to_owned() } else { format!("${inner}") };
-    let value = json("jsonpath", value)?;
-    check_looks(&path, &value)?;
+    check_looks(function, &path, value)?;
     // Its parser and its evaluation are recursive, and look at the stack of a thread, which is not that of the script.
-    let found = std::thread::scope(|scope| scope.spawn(|| path::query(&path, &value)).join());
-    let found = found.map_err(|_| wrong("jsonpath", "the path cannot be evaluated"))?;
-    let nodes = found.map_err(|error| wrong("jsonpath", bounded::shortened(&error.to_string())))?;
-    let mut found = Array::new();
+    let found = std::thread::scope(|scope| scope.spawn(|| path::query(&path, value)).join());
+    let found = found.map_err(|_| wrong(function, "the path cannot be evaluated"))?;
+    let nodes = found.map_err(|error| wrong(function, bounded::shortened(&error.to_string())))?;
+    let mut copies = Vec::new();
     for node in nodes {
         bounded::reserve(size(node))?;
-        found.push(convert::to_dynamic(node));
+        copies.push(node.clone());
     }
-    Ok(found.into())
+    Ok(copies)
 }
 
 /// Checks that the evaluation of a path takes little time: `..` visits a node once for each of its parents, a filter may visit all nodes for each
 /// node, and lists of selectors repeat the nodes.
-fn check_looks(path: &str, value: &Value) -> Result<(), Thrown> {
+fn check_looks(function: &str, path: &str, value: &Value) -> Result<(), Thrown> {
     if path.contains("match(") || path.contains("search(") {
-        return Err(wrong("jsonpath", "`match` and `search` are not available: use `regex::is_match` in `filter`"));
+        return Err(wrong(function, "`match` and `search` are not available: use `regex::is_match` in `filter`"));
     }
     let nodes = size(value) / size_of::<Value>() + 1;
     let (depth, dots, filters) = (nesting(value) + 1, path.matches("..").count(), path.matches('?').count());
@@ -160,7 +172,7 @@ fn check_looks(path: &str, value: &Value) -> Result<(), Thrown> {
     let per_filter = if is_nested { power(nodes, filters) } else { 1 };
     let looks = nodes.saturating_mul(power(depth, dots)).saturating_mul(per_filter).saturating_mul(power(repeated, repeated.min(8)));
     if looks > MAX_LOOKS {
-        return Err(wrong("jsonpath", "the path would look at too many parts of the value"));
+        return Err(wrong(function, "the path would look at too many parts of the value"));
     }
     Ok(())
 }
