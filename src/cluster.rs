@@ -19,6 +19,7 @@ pub mod partial_metadata;
 mod plugin;
 pub mod resource_resolver;
 pub mod reviews;
+pub mod secret_values;
 pub mod selection;
 pub mod settings;
 pub mod transport;

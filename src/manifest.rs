@@ -7,6 +7,7 @@ mod allow;
 mod binding;
 mod budgets;
 mod builder;
+mod connections;
 mod crds;
 mod document;
 mod filters;

@@ -44,6 +44,8 @@ pub enum Purpose {
     Schedules,
     /// To verify the requests to hooks.
     Hooks,
+    /// To connect to databases.
+    Databases,
     /// To report trials of revisions at the operator's Deployment.
     Trials,
     /// To watch kinds, and to store the progress on their objects.

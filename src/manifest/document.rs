@@ -14,7 +14,7 @@ use super::hook_server::HookServer;
 use super::reader::{Fields, Item, Reader};
 use super::source::{directory_of, reason};
 use super::tree::Node;
-use super::{allow, crds, selectors, settings_reader, storages};
+use super::{allow, connections, crds, selectors, settings_reader, storages};
 
 /// The `apiVersion` of manifests.
 pub(super) const API_VERSION: &str = "kopfd.dev/v1";

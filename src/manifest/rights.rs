@@ -174,6 +174,11 @@ impl Collector<'_> {
             let reach = secret.namespace.clone().map_or(Reach::Home, Reach::Namespace);
             self.need(Purpose::Hooks, reach, ("", "secrets"), &["get"], name(&secret.name).as_ref());
         }
+        for database in self.operator.declaration.allow.connections.values() {
+            for secret in database.secrets() {
+                self.need(Purpose::Databases, Reach::Home, ("", "secrets"), &["get"], name(&secret.name).as_ref());
+            }
+        }
         if has_trials {
             for (group, plural) in [("", "pods"), ("apps", "replicasets"), ("apps", "deployments")] {
                 self.need(Purpose::Trials, Reach::Home, (group, plural), &["get"], None);

@@ -45,7 +45,7 @@ pub trait Secrets: Send + Sync {
 }
 
 /// What connections depend on.
-pub struct Options {
+pub(super) struct Options {
     /// Finds the addresses of names.
     pub(super) resolver: Arc<dyn Resolver>,
     /// The API server, which is no database.

@@ -1,7 +1,7 @@
 //! One operator, from its checked manifest to its last worker.
 
-mod declared;
 mod database_secrets;
+mod declared;
 mod process;
 mod running;
 
@@ -49,6 +49,7 @@ use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
 use crate::engines::status::StatusSource;
 pub use declared::connection;
+use database_secrets::DatabaseSecrets;
 use declared::{declare, measure_indexes, peerings};
 pub use process::{Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use running::RunningOperator;

@@ -46,7 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
-use super::stubs::{HttpStubs, MachineStubs, UnexpectedCalls};
+use super::stubs::{HttpStubs, MachineStubs, SqlStubs, UnexpectedCalls};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -107,6 +107,8 @@ pub(super) struct Environment {
     pub http: Arc<HttpStubs>,
     /// What answers in place of the programs and files of the machine, through all runs of the operators.
     pub machine: Arc<MachineStubs>,
+    /// What answers in place of databases, through all runs of the operators.
+    pub sql: Arc<SqlStubs>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -137,7 +139,7 @@ impl Environment {
         let http = HttpStubs::new(scenario.stubs.http.clone(), records, Arc::clone(&timeline), Arc::clone(&unexpected));
         let http = Arc::new(http);
         let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
-        let sql = SqlStubs::new(scenario.stubs.sql.clone(), Arc::clone(&timeline), Arc::clone(&unexpected));
+        let sql = Arc::new(SqlStubs::new(scenario.stubs.sql.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -198,7 +200,7 @@ impl Environment {
             Arc::<HttpStubs>::clone(&self.http),
             Arc::<MachineStubs>::clone(&self.machine),
             Arc::<MachineStubs>::clone(&self.machine),
-            Arc::new(self.sql.clone()),
+            Arc::<SqlStubs>::clone(&self.sql),
         )
     }
 

@@ -10,7 +10,7 @@ mod recording;
 mod sql;
 mod unexpected;
 
-pub use declared::{HttpStub, ProgramStub, SqlStub, Stubs};
+pub use declared::{HttpStub, ProgramStub, Stubs};
 pub(super) use http::HttpStubs;
 pub(super) use machine::MachineStubs;
 pub(super) use read::{is_stubbed_given, read};

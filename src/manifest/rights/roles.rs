@@ -68,6 +68,7 @@ fn remark(purpose: Purpose) -> &'static str {
         Purpose::Webhooks => "To keep the configurations and certificates of webhooks.",
         Purpose::Schedules => "To remember which ticks of schedules are done.",
         Purpose::Hooks => "The Secrets by which requests to hooks are verified.",
+        Purpose::Databases => "The Secrets with the passwords and authorities of databases.",
         Purpose::Trials => "To report trials of new revisions at the operator's Deployment.",
         Purpose::Handling => "The handled kinds, and the progress on their objects.",
         Purpose::Owners => "For owner references that delay the deletion of the owner, if the cluster checks them.",

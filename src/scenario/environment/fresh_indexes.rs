@@ -13,7 +13,7 @@ use crate::manifest::Operator;
 use crate::object::{Body, EventKind, ObjectKey, namespace};
 use crate::scenario::invariants::resource_of;
 use crate::scenario::model::Scenario;
-use crate::scenario::stubs::{HttpStubs, MachineStubs};
+use crate::scenario::stubs::{HttpStubs, MachineStubs, SqlStubs};
 use crate::scenario::timeline::Timeline;
 use crate::script::host::{self, Threads};
 use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Outside, Program, Returned, Subject};
@@ -68,8 +68,9 @@ async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock:
     // Their own stubs: the sequences of the operators do not go on.
     let (timeline, unexpected) = (Arc::new(Timeline::new(clock.clone())), Arc::default());
     let http = HttpStubs::new(scenario.stubs.http.clone(), false, Arc::clone(&timeline), Arc::clone(&unexpected));
-    let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), timeline, unexpected));
-    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine);
+    let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
+    let sql = SqlStubs::new(scenario.stubs.sql.clone(), timeline, unexpected);
+    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine, Arc::new(sql));
     let options = host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
     let host = Host::start(options).map_err(|error| error.to_string())?;
     let program = Program::load(operator.declaration.clone()).map_err(messages)?;
