@@ -157,7 +157,9 @@ fn limits(reader: &Reader, fields: &Fields<'_>) -> SqlLimits {
     for (key, target) in [("timeout", &mut limits.timeout), ("idle", &mut limits.idle)] {
         let Some(item) = fields.get(key) else { continue };
         match reader.duration(&item) {
-            Some(time) if time.is_zero() => reader.error_with(&item, format!("`{key}` must be more than zero"), "leave it out for the default"),
+            Some(time) if time.is_zero() => {
+                reader.error_with(&item, format!("`{key}` must be more than zero"), "leave it out for the default")
+            }
             Some(time) => *target = time,
             None => {}
         }

@@ -78,19 +78,8 @@ impl OperatorBuilder<'_> {
 
     fn spec(&mut self, item: &Item<'_>) {
         let reader = self.reader;
-        let known = [
-            "scripts",
-            "crds",
-            "defaults",
-            "limits",
-            "allow",
-            "connections",
-            "settings",
-            "resources",
-            "activities",
-            "schedules",
-            "hooks",
-        ];
+        let known =
+            ["scripts", "crds", "defaults", "limits", "allow", "connections", "settings", "resources", "activities", "schedules", "hooks"];
         let special = |key: &str| match key {
             "namespaces" | "namespace" | "clusterwide" => {
                 let hint = "the scope is given at the start: `kopfd -n PATTERN`, or `-A` for all namespaces";

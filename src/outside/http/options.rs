@@ -6,7 +6,6 @@ use super::super::reach::ApiServer;
 use super::super::resolver::{Resolver, SystemResolver};
 use super::proxy::Proxies;
 
-
 /// What the client depends on.
 #[derive(Clone)]
 pub struct Options {

@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use url::Url;
 
 use self::server::Server;
-use super::proxy::Proxies;
 use super::super::resolver::Resolver;
+use super::proxy::Proxies;
 use super::{Client, Options};
 use crate::http::install_crypto_provider;
 use crate::script::outside::{Grants, HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};

@@ -98,7 +98,8 @@ impl session::Session for Session {
     }
 
     fn reset(&mut self) -> BoxFuture<'_, bool> {
-        async move { self.connection.reset().await.is_ok_and(|is_reset| is_reset) && self.connection.query_drop(SETUP).await.is_ok() }.boxed()
+        async move { self.connection.reset().await.is_ok_and(|is_reset| is_reset) && self.connection.query_drop(SETUP).await.is_ok() }
+            .boxed()
     }
 }
 

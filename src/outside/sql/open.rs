@@ -11,9 +11,7 @@ use crate::http::{Trust, install_crypto_provider};
 use crate::kit::TaskGroup;
 use crate::outside::reach::{self, Unreachable};
 use crate::outside::roots::Roots;
-use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Driver, Password, SecretKey, Server, SqlError, SqlProblem, Tls,
-};
+use crate::script::outside::sql::{Authorities, Database, DatabasePlace, Driver, Password, SecretKey, Server, SqlError, SqlProblem, Tls};
 
 /// Opens the connections of all pools.
 pub(super) struct Opener {

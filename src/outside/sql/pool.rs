@@ -95,21 +95,18 @@ impl Pool {
         }
         let pool = Arc::downgrade(self);
         let idle = self.database.limits.idle;
-        self.tasks.spawn(
-            || "the idle connections of a database".to_owned(),
-            async move {
-                loop {
-                    tokio::time::sleep(idle).await;
-                    let Some(pool) = pool.upgrade() else { return };
-                    let mut state = pool.state.lock();
-                    state.idle.retain(|(_, since)| since.elapsed() < idle);
-                    if state.idle.is_empty() {
-                        state.is_swept = false;
-                        return;
-                    }
+        self.tasks.spawn(|| "the idle connections of a database".to_owned(), async move {
+            loop {
+                tokio::time::sleep(idle).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let mut state = pool.state.lock();
+                state.idle.retain(|(_, since)| since.elapsed() < idle);
+                if state.idle.is_empty() {
+                    state.is_swept = false;
+                    return;
                 }
-            },
-        );
+            }
+        });
     }
 }
 

@@ -80,9 +80,10 @@ impl Room {
             return Err(SqlError::new(SqlProblem::TooLarge, message));
         }
         let size = row.iter().map(SqlValue::size).sum();
-        self.bytes = self.bytes.checked_sub(size).ok_or_else(|| {
-            SqlError::new(SqlProblem::TooLarge, "the result has more bytes than the call may hold")
-        })?;
+        self.bytes = self
+            .bytes
+            .checked_sub(size)
+            .ok_or_else(|| SqlError::new(SqlProblem::TooLarge, "the result has more bytes than the call may hold"))?;
         Ok(())
     }
 }

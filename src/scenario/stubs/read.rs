@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
 use super::declared::{HttpReply, HttpStub, Stubs};
-use super::{read_machine, read_sql};
 use super::recording::{self, Recording};
+use super::{read_machine, read_sql};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};

@@ -32,12 +32,9 @@ pub(super) fn register(engine: &mut Engine) {
             placed(&native, function(&native, [&on, &text, &none, &none]))
         });
         let none = Dynamic::UNIT;
-        FuncRegistration::new(name).set_into_module(
-            &mut module,
-            move |native: Native<'_>, on: Dynamic, text: Dynamic, params: Dynamic| {
-                placed(&native, function(&native, [&on, &text, &params, &none]))
-            },
-        );
+        FuncRegistration::new(name).set_into_module(&mut module, move |native: Native<'_>, on: Dynamic, text: Dynamic, params: Dynamic| {
+            placed(&native, function(&native, [&on, &text, &params, &none]))
+        });
         FuncRegistration::new(name).set_into_module(
             &mut module,
             move |native: Native<'_>, on: Dynamic, text: Dynamic, params: Dynamic, options: Dynamic| {
@@ -48,9 +45,8 @@ pub(super) fn register(engine: &mut Engine) {
     FuncRegistration::new("transaction").set_into_module(&mut module, |native: Native<'_>, on: Dynamic, function: FnPtr| {
         placed(&native, run::transaction(&native, &on, &function))
     });
-    FuncRegistration::new("connect").set_into_module(&mut module, |native: Native<'_>, given: Dynamic| {
-        placed(&native, connect::connect(&native, &given, None))
-    });
+    FuncRegistration::new("connect")
+        .set_into_module(&mut module, |native: Native<'_>, given: Dynamic| placed(&native, connect::connect(&native, &given, None)));
     FuncRegistration::new("connect").set_into_module(&mut module, |native: Native<'_>, given: Dynamic, options: Dynamic| {
         placed(&native, connect::connect(&native, &given, Some(&options)))
     });

@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 pub use database::{
-    Authorities, Database, DatabasePlace, Driver, Hidden, Password, SecretKey, Server, SqlLimits, Tls, DEFAULT_CONNECTIONS, DEFAULT_IDLE,
-    DEFAULT_ROWS, DEFAULT_TIMEOUT, MAX_CONNECTIONS, MAX_ROWS,
+    Authorities, DEFAULT_CONNECTIONS, DEFAULT_IDLE, DEFAULT_ROWS, DEFAULT_TIMEOUT, Database, DatabasePlace, Driver, Hidden,
+    MAX_CONNECTIONS, MAX_ROWS, Password, SecretKey, Server, SqlLimits, Tls,
 };
 pub use error::{SqlError, SqlProblem};
 pub use place::{PlaceProblem, ServerAddress, host as host_of};

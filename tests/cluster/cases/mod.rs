@@ -6,6 +6,7 @@ mod beside;
 mod conversion;
 mod crashes;
 mod database;
+mod databases;
 mod examples;
 mod fields;
 mod kinds;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Case> {
         sameness::CASES,
         beside::CASES,
         crashes::CASES,
+        databases::CASES,
         loops::CASES,
         reload::CASES,
         limits::CASES,

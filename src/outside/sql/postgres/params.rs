@@ -51,7 +51,9 @@ fn text(value: &SqlValue, expected: &Type) -> Option<String> {
         SqlValue::Float(number) => number.to_string(),
         SqlValue::Text(text) if *expected == Type::BYTEA => bytea(text.as_bytes()),
         SqlValue::Text(text) => text.clone(),
-        SqlValue::Bytes(bytes) if is_json || *expected != Type::BYTEA => value.to_json().as_str().map_or_else(|| bytea(bytes), str::to_owned),
+        SqlValue::Bytes(bytes) if is_json || *expected != Type::BYTEA => {
+            value.to_json().as_str().map_or_else(|| bytea(bytes), str::to_owned)
+        }
         SqlValue::Bytes(bytes) => bytea(bytes),
         SqlValue::Time(time) => time.to_string(),
         SqlValue::Json(value) => value.to_string(),
@@ -75,10 +77,9 @@ fn bytea(bytes: &[u8]) -> String {
 fn array(items: &[SqlValue], member: &Type) -> String {
     let one = |item: &SqlValue| match item {
         SqlValue::List(items) if *member != Type::JSON && *member != Type::JSONB => array(items, member),
-        item => text(item, member).map_or_else(
-            || "NULL".to_owned(),
-            |text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
-        ),
+        item => {
+            text(item, member).map_or_else(|| "NULL".to_owned(), |text| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+        }
     };
     format!("{{{}}}", items.iter().map(one).collect::<Vec<_>>().join(","))
 }

@@ -74,11 +74,18 @@ async fn parameters_are_values(server: &Server) {
         SqlValue::Null,
     ];
     let query = "SELECT ?, ?, ?, ?, CAST(? AS BINARY), json_value(?, '$.a'), ?";
-    let expected =
-        [SqlValue::Int(-7), text("it's \\ \"é\""), SqlValue::Int(1), SqlValue::Float(0.5), SqlValue::Bytes(vec![0, 1]), text("'"), SqlValue::Null];
+    let expected = [
+        SqlValue::Int(-7),
+        text("it's \\ \"é\""),
+        SqlValue::Int(1),
+        SqlValue::Float(0.5),
+        SqlValue::Bytes(vec![0, 1]),
+        text("'"),
+        SqlValue::Null,
+    ];
     assert_eq!(row(&databases, &database, query, &params).await, expected);
     let moment = SqlValue::Time("2024-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!(row(&databases, &database, "SELECT unix_timestamp(?)", &[moment]).await, [text("1704067200.000000")]);
+    assert_eq!(row(&databases, &database, "SELECT unix_timestamp(?)", &[moment]).await, [SqlValue::Int(1_704_067_200)]);
 }
 
 async fn administration_runs_as_statements(server: &Server) {

@@ -93,11 +93,19 @@ fn length(dialect: &Dialect) -> SqlValue {
     SqlValue::Int(if dialect.param == "?" { 2 } else { 1 })
 }
 
-async fn late_and_dropped_statements_end_on_the_server(server: &Server, databases: &LocalDatabases, shop: &Arc<Database>, dialect: &Dialect) {
+async fn late_and_dropped_statements_end_on_the_server(
+    server: &Server,
+    databases: &LocalDatabases,
+    shop: &Arc<Database>,
+    dialect: &Dialect,
+) {
     let mut late = statement(dialect.sleep, &[]);
     late.timeout = Duration::from_millis(300);
     let error = databases.run(Arc::clone(shop), late).await.unwrap_err();
-    assert_eq!((error.problem, error.message.as_str()), (SqlProblem::Timeout, "the statement has not ended within 0.3 seconds, and is cancelled"));
+    assert_eq!(
+        (error.problem, error.message.as_str()),
+        (SqlProblem::Timeout, "the statement has not ended within 0.3 seconds, and is cancelled")
+    );
     until_nothing_sleeps(server, dialect).await;
 
     let running = databases.run(Arc::clone(shop), statement(dialect.sleep, &[]));

@@ -104,7 +104,10 @@ async fn a_failed_transaction_cannot_be_committed(server: &Server) {
     transaction.run(statement("CREATE TABLE kept (a int)", &[])).await.unwrap();
     transaction.run(statement("SELECT 1 / 0", &[])).await.unwrap_err();
     let error = transaction.end(TransactionEnd::Commit, super::LIMIT).await.unwrap_err();
-    assert_eq!((error.problem, error.message.as_str()), (SqlProblem::Ended, "the transaction was rolled back, since a statement in it has failed"));
+    assert_eq!(
+        (error.problem, error.message.as_str()),
+        (SqlProblem::Ended, "the transaction was rolled back, since a statement in it has failed")
+    );
     assert_eq!(server.ask("", "SELECT count(*) FROM pg_tables WHERE tablename = 'kept'").unwrap(), "0");
 
     let mut transaction = databases.begin(of(server, |_| {}), super::LIMIT).await.unwrap();

@@ -1,4 +1,4 @@
-//! `sql::connect`: a connection from a Secret at run time, to a server that `allow.sql` lists.
+//! `sql::connect`: a connection from a Secret at run time, to a server that `allow.sql` lists, or to another database of a declared one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::connection::Connection;
 use super::thrown;
 use crate::script::context::Context;
-use crate::script::functions::options::json;
+use crate::script::functions::options::{Options, json};
 use crate::script::functions::support::{Given, Native, Thrown, wrong};
 use crate::script::outside::sql::{
     Authorities, Database, DatabasePlace, Driver, Hidden, Password, Server, ServerAddress, SqlError, SqlLimits, SqlProblem, Tls, host_of,
@@ -31,16 +31,34 @@ const KEYS: [(&str, &[&str]); 8] = [
     ("ca", &["ca.crt"]),
 ];
 
-/// `sql::connect(given, [options])`: a connection by the entries of a map, or of a Secret. Options take precedence.
+/// `sql::connect(given, [options])`: a connection by the entries of a map, or of a Secret. Options take precedence. With the name of a
+/// declared database: a connection to another one of its server.
 pub(super) fn connect(native: &Native<'_>, given: &Dynamic, options: Option<&Dynamic>) -> Given {
     let context = Context::of(native)?;
     context.acts(FUNCTION)?;
+    if given.is_string() || given.is::<Connection>() {
+        let declared = Connection::of(&context, FUNCTION, given)?;
+        return beside(&declared.database, options).map(|database| Dynamic::from(Connection { database, transaction: None }));
+    }
     let mut entries = entries(json(FUNCTION, given)?, true)?;
     if let Some(options) = options {
         entries.extend(self::entries(json(FUNCTION, options)?, false)?);
     }
     let database = database(&context, &entries)?;
     Ok(Dynamic::from(Connection { database: Arc::new(database), transaction: None }))
+}
+
+/// Returns another database of the server of this one.
+fn beside(declared: &Arc<Database>, options: Option<&Dynamic>) -> Result<Arc<Database>, Thrown> {
+    let options = Options::read(FUNCTION, &["database"], options)?;
+    let name = options.text("database")?.ok_or_else(|| wrong(FUNCTION, "the option `database` is missing"))?;
+    let mut other = Database::clone(declared);
+    let DatabasePlace::Server(server) = &mut other.place else {
+        return Err(wrong(FUNCTION, "a file of SQLite has no other databases"));
+    };
+    server.database = Some(name.to_owned());
+    other.title = format!("{}/{name}", declared.title);
+    Ok(Arc::new(other))
 }
 
 /// Returns the entries by their own names. A Secret may have others, too.

@@ -112,7 +112,7 @@ pub(super) fn transaction(native: &Native<'_>, on: &Dynamic, function: &FnPtr) -
     let transaction = open.borrow_mut().take();
     match returned {
         // A call that must end waits for nothing: the transaction is rolled back, since it is dropped.
-        Err(error) if matches!(*error, EvalAltResult::ErrorTerminated(..)) => Err(error),
+        Err(error) if matches!(error.unwrap_inner(), EvalAltResult::ErrorTerminated(..)) => Err(error),
         Ok(value) => {
             let transaction = transaction.ok_or_else(|| thrown(ended()))?;
             wait_in(&context, transaction.end(TransactionEnd::Commit, limit))?.map_err(thrown)?;
