@@ -44,6 +44,7 @@ mod function;
 mod functions;
 mod held;
 pub mod host;
+mod imported;
 pub mod imports;
 pub mod index;
 mod json;

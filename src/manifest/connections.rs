@@ -136,10 +136,10 @@ fn file(reader: &Reader, fields: &Fields<'_>) -> Option<DatabasePlace> {
 }
 
 fn secret_key(reader: &Reader, item: &Item<'_>) -> Option<SecretKey> {
-    let fields = reader.fields(item, "a key of a Secret", &["secret", "key"])?;
+    let fields = reader.fields(item, "a key of a Secret", &["secret", "namespace", "key"])?;
     let text = |key: &'static str| reader.required(&fields, key, SECRET).and_then(|item| reader.owned(&item));
     let (name, key) = (text("secret"), text("key"));
-    Some(SecretKey { name: name?, key: key? })
+    Some(SecretKey { name: name?, namespace: reader.string(&fields, "namespace"), key: key? })
 }
 
 fn limits(reader: &Reader, fields: &Fields<'_>) -> SqlLimits {

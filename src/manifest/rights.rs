@@ -176,7 +176,8 @@ impl Collector<'_> {
         }
         for database in self.operator.declaration.allow.connections.values() {
             for secret in database.secrets() {
-                self.need(Purpose::Databases, Reach::Home, ("", "secrets"), &["get"], name(&secret.name).as_ref());
+                let reach = secret.namespace.clone().map_or(Reach::Home, Reach::Namespace);
+                self.need(Purpose::Databases, reach, ("", "secrets"), &["get"], name(&secret.name).as_ref());
             }
         }
         if has_trials {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rhai::{
     AST, ASTNode, Caches, Dynamic, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnPtr, GlobalRuntimeState,
-    ImmutableString, Module, Scope, ScriptFuncDef, Shared, Stmt, StmtBlock,
+    ImmutableString, Module, Position, Scope, ScriptFuncDef, Shared, Stmt, StmtBlock,
 };
 
 use super::context::Context;
@@ -70,6 +70,41 @@ impl Function {
             },
         }
     }
+}
+
+/// Runs the top level of a file, and returns the state after it: what its functions see.
+///
+/// # Errors
+/// Errors of the script.
+pub(super) fn run_top_level(
+    engine: &Engine,
+    ast: &AST,
+    tag: Dynamic,
+    level: usize,
+    scope: &mut Scope<'static>,
+) -> Result<GlobalRuntimeState, Box<EvalAltResult>> {
+    let mut global = engine.new_global_runtime_state();
+    global.tag = tag;
+    global.level = level;
+    global.source = ast.source().map(Into::into);
+    global.lib.push(ast.shared_lib().clone());
+    let mut caches = Caches::new();
+    let body = Expr::Stmt(Box::new(block_of(ast)));
+    let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, scope, None);
+    #[expect(deprecated, reason = "only this keeps the constants and imports, and the version is pinned")]
+    let ran = evaluation.eval_expression_tree_raw(&Tree::from(&body), false);
+    match ran {
+        Err(error) if !matches!(*error, EvalAltResult::Return(..)) => Err(error),
+        _ => {
+            global.tag = Dynamic::UNIT;
+            Ok(global)
+        }
+    }
+}
+
+/// Returns the statements of a file, or of inline code.
+pub(super) fn block_of(ast: &AST) -> StmtBlock {
+    StmtBlock::new(ast.statements().iter().cloned(), Position::NONE, Position::NONE)
 }
 
 /// The type of a function's body is not public, but the tree of a module with only this function has its statements.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use rhai::{AST, Dynamic, Engine, Module, Scope, Shared};
+use rhai::{AST, EvalAltResult, Module, Shared};
 
 /// The extension of scripts, which imports may leave out.
 const EXTENSION: &str = ".rhai";
@@ -85,11 +85,15 @@ impl Modules {
         self.loading.borrow_mut().pop();
     }
 
-    /// Returns a module, which runs at its first import.
+    /// Returns a module, which is made of its file at its first import.
     ///
     /// # Errors
     /// If there is no such file, it imports itself, or it fails.
-    pub(super) fn import(&self, engine: &Engine, tag: Dynamic, request: &Request<'_>) -> Result<Shared<Module>, String> {
+    pub(super) fn import(
+        &self,
+        request: &Request<'_>,
+        make: impl FnOnce(&AST) -> Result<Module, Box<EvalAltResult>>,
+    ) -> Result<Shared<Module>, String> {
         let name = target(request.importer, request.path)?;
         if let Some(module) = self.loaded.borrow().get(&name) {
             return Ok(Shared::clone(module));
@@ -101,10 +105,7 @@ impl Modules {
         }
         let file = self.files.get(&name).ok_or_else(|| format!("cannot import \"{}\": there is no {name}", request.path))?;
         self.begin(&name);
-        let mut global = engine.new_global_runtime_state();
-        global.tag = tag;
-        global.level = request.level;
-        let module = Module::eval_ast_as_new_raw(engine, &mut Scope::new(), &mut global, file);
+        let module = make(file);
         self.end();
         let mut module = module.map_err(|error| format!("cannot import \"{}\": {error}", request.path))?;
         module.set_id(name.clone());
@@ -121,8 +122,6 @@ pub(super) struct Request<'a> {
     pub importer: &'a str,
     /// The imported path.
     pub path: &'a str,
-    /// The nesting of calls.
-    pub level: usize,
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Resolves the imports of scripts with the modules of the importing call.
 
-use rhai::{Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
+use rhai::{AST, Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Scope, Shared};
 
 use super::context::Context;
+use super::imported;
 use super::modules::Request;
 
 /// Resolves imports with the modules of the importing call.
@@ -25,8 +26,9 @@ impl rhai::ModuleResolver for Resolver {
         let Some(context) = context else {
             return Err(EvalAltResult::ErrorModuleNotFound(path.to_owned(), position).into());
         };
-        let request = Request { importer: global.source().unwrap_or_default(), path, level: global.level };
-        let imported = context.environment().modules.import(engine, context.tag(), &request);
+        let request = Request { importer: global.source().unwrap_or_default(), path };
+        let make = |file: &AST| imported::module_of(engine, file, context.tag(), global.level);
+        let imported = context.environment().modules.import(&request, make);
         // The call may have ended in the meantime, which is not an error of the module.
         context.budget().check()?;
         imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())

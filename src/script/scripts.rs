@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{AST, Engine, EvalAltResult, EvalContext, Expr, Expression as Tree, FnAccess, GlobalRuntimeState, ImmutableString, Position};
-use rhai::{Caches, Dynamic, Scope, StmtBlock};
+use rhai::{AST, Dynamic, Engine, EvalAltResult, FnAccess, GlobalRuntimeState, ImmutableString, Position, Scope, StmtBlock};
 
 use super::arguments;
 use super::budget::Budget;
@@ -16,7 +15,7 @@ use super::context::{Context, Environment, Mode};
 use super::declaration::{Binding, BindingKind, Code, Expression, Limits};
 use super::engine::{self, Sizes};
 use super::fiber::Fiber;
-use super::function::Function;
+use super::function::{self, Function, block_of};
 use super::memo::Memos;
 use super::modules::Modules;
 use super::outside::Outside;
@@ -240,7 +239,7 @@ impl Compiling {
         let (engine, environment, file) = (Rc::clone(&self.engine), Rc::clone(&self.environment), name.to_owned());
         let run = move || {
             environment.modules.begin(&file);
-            let ran = environment.modules.file(&file).map(|ast| run_top_level(&engine, &context, ast));
+            let ran = environment.modules.file(&file).map(|ast| function::run_top_level(&engine, ast, context.tag(), 0, &mut Scope::new()));
             environment.modules.end();
             ran
         };
@@ -359,29 +358,6 @@ struct Inline<'a> {
     place: &'a SourcePosition,
     file: Option<&'a std::path::Path>,
     params: Vec<ImmutableString>,
-}
-
-fn run_top_level(engine: &Engine, context: &Context, ast: &AST) -> Result<GlobalRuntimeState, Box<EvalAltResult>> {
-    let mut global = engine.new_global_runtime_state();
-    global.tag = context.tag();
-    global.source = ast.source().map(Into::into);
-    global.lib.push(ast.shared_lib().clone());
-    let (mut caches, mut scope) = (Caches::new(), Scope::new());
-    let body = Expr::Stmt(Box::new(block_of(ast)));
-    let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, &mut scope, None);
-    #[expect(deprecated, reason = "only this keeps the constants and imports, and the version is pinned")]
-    let ran = evaluation.eval_expression_tree_raw(&Tree::from(&body), false);
-    match ran {
-        Err(error) if !matches!(*error, EvalAltResult::Return(..)) => Err(error),
-        _ => {
-            global.tag = Dynamic::UNIT;
-            Ok(global)
-        }
-    }
-}
-
-fn block_of(ast: &AST) -> StmtBlock {
-    StmtBlock::new(ast.statements().iter().cloned(), Position::NONE, Position::NONE)
 }
 
 /// Returns the names that occur as words in a text: other names need no value.

@@ -53,6 +53,47 @@ fn files_see_their_constants_and_imports() {
 }
 
 #[test]
+fn imported_files_do_not_see_the_functions_of_each_other() {
+    in_virtual_time(async {
+        let main = r#"
+            import "one" as one;
+            import "two" as two;
+            export const SHOWN = 5;
+            fn f(spec) {
+                let seen = [];
+                for round in 0..4 {
+                    seen.push(one::tell(1) + two::tell(1) + own(1));
+                    seen.push(#{ a: 7 }.get("a", 0));
+                    seen.push(two::apply(|x| x + own(x)));
+                }
+                return seen + [one::SHOWN, one::two::tell(1)];
+            }
+            fn own(x) { "m" }
+        "#;
+        let one = r#"
+            import "two" as two;
+            export const SHOWN = 1;
+            fn tell(x) { helper(x) + get("a", 1) }
+            private fn helper(x) { "one " }
+            private fn own(x) { "never" }
+            fn get(path, default) { "own " }
+        "#;
+        let two = r#"
+            const MAP = #{ a: "two " };
+            fn tell(x) { helper(x) + global::MAP.get("a", 0) }
+            private fn helper(x) { "second " }
+            fn apply(function) { function.call("c") }
+        "#;
+        let operator = Operator::new(main).with_file("one.rhai", one).with_file("two.rhai", two);
+        let world = operator.binds("f", Limits::default()).start().await;
+        let expected = ["one own second two m".into(), serde_json::json!(7), "cm".into()];
+        let mut expected: Vec<serde_json::Value> = std::iter::repeat_n(expected, 4).flatten().collect();
+        expected.extend([1.into(), "second two ".into()]);
+        assert_eq!(returned(world.call(0).await), serde_json::Value::Array(expected));
+    });
+}
+
+#[test]
 fn kwargs_are_everything() {
     in_virtual_time(async {
         let world = Operator::new("fn f(kwargs) { return [kwargs.name, kwargs.spec.size, kwargs.retry]; }")

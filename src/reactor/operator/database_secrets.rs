@@ -23,9 +23,9 @@ impl DatabaseSecrets {
 
 impl Secrets for DatabaseSecrets {
     fn read(&self, key: &SecretKey) -> BoxFuture<'static, Result<String, String>> {
-        let (values, SecretKey { name, key }) = (Arc::clone(&self.0), key.clone());
+        let (values, SecretKey { name, namespace, key }) = (Arc::clone(&self.0), key.clone());
         async move {
-            let value = values.read(None, &name, &key).await.map_err(|error| chain(&error))?;
+            let value = values.read(namespace.as_deref(), &name, &key).await.map_err(|error| chain(&error))?;
             String::from_utf8(value).map_err(|_| format!("`{key}` of the Secret {name} is no text"))
         }
         .boxed()

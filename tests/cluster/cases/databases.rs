@@ -108,6 +108,7 @@ impl<'c> Setting<'c> {
             // The other server is never reached.
             manifest = manifest.replace(host, if is_here { address } else { "127.0.0.1:1" });
         }
+        manifest = manifest.replace("-admin, key", &format!("-admin, namespace: {}, key", self.context.namespace));
         if !is_encrypted {
             let lines = manifest.lines().map(|line| if line.contains("caFrom:") { "      tls: false" } else { line });
             manifest = lines.collect::<Vec<_>>().join("\n");
@@ -262,9 +263,11 @@ impl<'c> Setting<'c> {
                     kills += 1;
                     proxy.release();
                     operator.replace(context.start(&launch));
-                    context.eventually_within(Duration::from_mins(1), &format!("the step is done after a kill at statement {statement}"), || {
-                        is_done().then_some(())
-                    });
+                    context.eventually_within(
+                        Duration::from_mins(1),
+                        &format!("the step is done after a kill at statement {statement}"),
+                        || is_done().then_some(()),
+                    );
                 }
                 proxy.release();
             });

@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 24] = [
+const EXAMPLES: [&str; 25] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -56,6 +56,7 @@ const EXAMPLES: [&str; 24] = [
     "99-all-at-once",
     "certificates",
     "database",
+    "database-users",
     "helm",
     "hooks",
     "http",
@@ -224,8 +225,8 @@ fn is_runnable(scenario: &Scenario) -> bool {
 /// Returns the first reason why a scenario cannot run completely.
 fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut found = BTreeSet::new();
-    let Stubs { http, programs, files } = &scenario.stubs;
-    if !http.is_empty() || !programs.is_empty() || !files.is_empty() {
+    let Stubs { http, programs, files, sql } = &scenario.stubs;
+    if !http.is_empty() || !programs.is_empty() || !files.is_empty() || !sql.is_empty() {
         found.insert(Obstacle::Stubs);
     }
     let mut is_at_rest = true;

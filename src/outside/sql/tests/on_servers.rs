@@ -189,7 +189,7 @@ async fn refused_passwords_are_read_again(server: &Server) {
     assert_eq!(error.problem, SqlProblem::Login, "{error}");
     assert!(error.sqlstate.is_some() && !error.message.contains("wr0ng-one"), "{error}");
 
-    let key = SecretKey { name: "admin".to_owned(), key: "password".to_owned() };
+    let key = SecretKey { name: "admin".to_owned(), namespace: None, key: "password".to_owned() };
     let kept = of(server, |place| place.password = Password::Secret(key.clone()));
     let kept = limited(&kept, |limits| limits.connections = 2);
     let secrets = Arc::<Known>::default();

@@ -148,8 +148,10 @@ pub enum Password {
 /// A value in a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretKey {
-    /// The name of the Secret, in the namespace of the operator.
+    /// The name of the Secret.
     pub name: String,
+    /// Its namespace; `None` for the operator's own.
+    pub namespace: Option<String>,
     /// The key of its data.
     pub key: String,
 }
