@@ -19,8 +19,8 @@ pub use programs::end_all;
 pub use sql::Secrets;
 
 /// Returns what the scripts of one operator can reach from this process. `api_server` returns the address of the API server, which is
-/// reached only by its own names; `secrets` has the passwords of databases.
-pub fn of_process(api_server: impl Fn() -> String + Send + Sync + 'static, secrets: Arc<dyn Secrets>) -> Outside {
+/// reached only by its own names; `secrets` has the passwords of databases, if there is a cluster.
+pub fn of_process(api_server: impl Fn() -> String + Send + Sync + 'static, secrets: Option<Arc<dyn Secrets>>) -> Outside {
     let api_server: reach::ApiServer = Arc::new(api_server);
     let client = http::Client::new(http::Options::of_process(Arc::clone(&api_server)));
     let (programs, files) = (programs::LocalPrograms::default(), files::LocalFiles::default());

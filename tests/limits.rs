@@ -150,7 +150,7 @@ async fn served_beside<T>(world: &Arc<World>, hostile: impl Future<Output = T>) 
 }
 
 async fn problem_of(case: &Case) -> Result<(), String> {
-    let options = Options { threads: Threads::Own(1), outside: outside::of_process(String::new), ..Options::default() };
+    let options = Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
     let started = case.operator().start_at(options, Clock::system()).await;
     let mut world = match started {
         Ok(world) => world,

@@ -37,9 +37,10 @@ fn database(reader: &Reader, name: &str, item: &Item<'_>) -> Option<Database> {
             "a password does not belong into a manifest".to_owned(),
             "name the Secret that has it: `passwordFrom: {secret: orders-admin, key: password}`".to_owned(),
         )),
-        "user" | "host" | "port" | "database" => {
-            Some((format!("`{key}` is a part of the address"), "write `url: \"postgres://user@host:5432/database\"`".to_owned()))
-        }
+        "user" | "host" | "port" | "database" => Some((
+            format!("`{key}` is a part of the address"),
+            "write `url: \"postgres://host:5432/database\"`, with the user before the host and an `@`".to_owned(),
+        )),
         _ => None,
     };
     let fields = reader.fields_but(item, "a database", &known, special)?;
@@ -77,8 +78,8 @@ fn server(reader: &Reader, fields: &Fields<'_>, driver: Driver) -> Option<Databa
             let hint = match problem {
                 PlaceProblem::Password => "take it out of the address, and name its Secret: `passwordFrom: {secret: NAME, key: password}`",
                 PlaceProblem::Options => "the encryption is set by `tls`, `ca` and `caFrom` beside `url`",
-                _ if driver == Driver::Mysql => "write such as `mysql://user@host:3306/database`",
-                _ => "write such as `postgres://user@host:5432/database`",
+                _ if driver == Driver::Mysql => "write such as `mysql://host:3306/database`",
+                _ => "write such as `postgres://host:5432/database`",
             };
             // It may have a password.
             reader.error_with(&item, format!("the address of the database cannot be used: {problem}"), hint);
@@ -92,7 +93,7 @@ fn server(reader: &Reader, fields: &Fields<'_>, driver: Driver) -> Option<Databa
         Some(key) => Password::Secret(key?),
         None => Password::None,
     };
-    Some(DatabasePlace::Server(Server { host, port, database, user, password, tls: tls?, grants }))
+    Some(DatabasePlace::Server(Box::new(Server { host, port, database, user, password, tls: tls?, grants })))
 }
 
 fn tls(reader: &Reader, fields: &Fields<'_>) -> Option<Tls> {
@@ -158,7 +159,7 @@ fn limits(reader: &Reader, fields: &Fields<'_>) -> SqlLimits {
         let Some(item) = fields.get(key) else { continue };
         match reader.duration(&item) {
             Some(time) if time.is_zero() => {
-                reader.error_with(&item, format!("`{key}` must be more than zero"), "leave it out for the default")
+                reader.error_with(&item, format!("`{key}` must be more than zero"), "leave it out for the default");
             }
             Some(time) => *target = time,
             None => {}

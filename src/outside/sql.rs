@@ -50,8 +50,8 @@ pub(super) struct Options {
     pub(super) resolver: Arc<dyn Resolver>,
     /// The API server, which is no database.
     pub(super) api_server: ApiServer,
-    /// The Secrets with passwords.
-    pub(super) secrets: Arc<dyn Secrets>,
+    /// The Secrets with passwords; `None` without a cluster.
+    pub(super) secrets: Option<Arc<dyn Secrets>>,
 }
 
 /// The databases of one operator.
@@ -73,14 +73,13 @@ impl LocalDatabases {
     fn pool(&self, database: Arc<Database>) -> Arc<Pool> {
         let mut pools = self.pools.lock();
         let known = pools.iter().position(|pool| pool.database == database);
-        let pool = match known {
-            Some(index) => pools.remove(index),
-            None => {
-                if pools.len() >= MAX_POOLS {
-                    pools.remove(0);
-                }
-                Arc::new(Pool::new(database, Arc::clone(&self.opener), Arc::clone(&self.tasks)))
+        let pool = if let Some(index) = known {
+            pools.remove(index)
+        } else {
+            if pools.len() >= MAX_POOLS {
+                pools.remove(0);
             }
+            Arc::new(Pool::new(database, Arc::clone(&self.opener), Arc::clone(&self.tasks)))
         };
         pools.push(Arc::clone(&pool));
         pool

@@ -176,7 +176,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         api: Some(Arc::new(api)),
         credentials: Some(credentials),
         outside: given_outside
-            .unwrap_or_else(|| outside::of_process(move || server_client.server(), secrets))
+            .unwrap_or_else(|| outside::of_process(move || server_client.server(), Some(secrets)))
             .measured_by(Arc::new(ScriptMeasures(metrics.clone()))),
         memory: settings.scripts.memory,
     };

@@ -88,6 +88,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tower", &["cluster", "outside", "engines"]),
     ("rustls", &["cluster", "outside", "cryptography"]),
     ("rustls_native_certs", &["outside"]),
+    ("tokio_rustls", &["outside"]),
+    ("tokio_postgres", &["outside"]),
+    ("mysql_async", &["outside"]),
+    ("rusqlite", &["outside"]),
     // The embedded server has its own JSON patches: real servers differ from the crate.
     ("json_patch", &["cluster"]),
     // Keys and certificates of scripts

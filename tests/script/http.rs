@@ -1,29 +1,16 @@
 //! Scripts that send requests to a real HTTPS server in the process.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use kopfd::handling::Verdict;
 use kopfd::http::install_crypto_provider;
 use kopfd::kit::Clock;
 use kopfd::outside;
-use kopfd::script::outside::sql::SecretKey;
 use kopfd::script::{Options, Returned, Threads};
 use serde_json::{Value, json};
 
 use self::server::Server;
 use super::world::{Operator, World};
-
-/// A cluster without Secrets.
-struct NoSecrets;
-
-impl outside::Secrets for NoSecrets {
-    fn read(&self, _: &SecretKey) -> BoxFuture<'static, Result<String, String>> {
-        std::future::ready(Err("there is none".to_owned())).boxed()
-    }
-}
 
 #[allow(dead_code, reason = "the tests of the client use other parts of this module")]
 #[path = "../../src/outside/http/tests/server.rs"]
@@ -38,8 +25,7 @@ async fn world(server: &Server, script: &str) -> World {
     let script = script.replace("PORT", &server.port.to_string()).replace("CA", &format!("`{authority}`"));
     let mut operator = Operator::new("").runs(&script);
     operator.declaration.allow.http.push(format!("localhost:{}", server.port));
-    let options =
-        Options { threads: Threads::Own(1), outside: outside::of_process(String::new, Arc::new(NoSecrets)), ..Options::default() };
+    let options = Options { threads: Threads::Own(1), outside: outside::of_process(String::new, None), ..Options::default() };
     operator.start_at(options, Clock::system()).await.unwrap_or_else(|problems| panic!("{problems:#?}"))
 }
 

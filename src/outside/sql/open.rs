@@ -90,7 +90,10 @@ impl Opener {
     }
 
     async fn secret(&self, key: &SecretKey, what: &str) -> Result<String, SqlError> {
-        let read = self.options.secrets.read(key).await;
+        let read = match &self.options.secrets {
+            Some(secrets) => secrets.read(key).await,
+            None => Err("there is no cluster".to_owned()),
+        };
         read.map_err(|error| SqlError::new(SqlProblem::Login, format!("{what} cannot be read from the Secret {}: {error}", key.name)))
     }
 }

@@ -43,18 +43,15 @@ pub(super) async fn open(login: Login, tasks: &TaskGroup) -> Result<Session, Sql
     let tls = tls.map(|settings| Tls::new(&settings, &host)).transpose()?;
     let stream = connect(&addresses, port).await?;
     let name = || "the connection to a PostgreSQL server".to_owned();
-    let client = match &tls {
-        Some(tls) => {
-            let (client, connection) = config.connect_raw(stream, tls.clone()).await.map_err(|cause| of_connect(&cause))?;
-            // Statements tell the error of their connection.
-            tasks.spawn(name, connection.map(drop));
-            client
-        }
-        None => {
-            let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(|cause| of_connect(&cause))?;
-            tasks.spawn(name, connection.map(drop));
-            client
-        }
+    let client = if let Some(tls) = &tls {
+        let (client, connection) = config.connect_raw(stream, tls.clone()).await.map_err(|cause| of_connect(&cause))?;
+        // Statements tell the error of their connection.
+        tasks.spawn(name, connection.map(drop));
+        client
+    } else {
+        let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(|cause| of_connect(&cause))?;
+        tasks.spawn(name, connection.map(drop));
+        client
     };
     Ok(Session { client, addresses, port, tls })
 }

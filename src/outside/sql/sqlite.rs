@@ -107,7 +107,7 @@ fn perform(connection: &Connection, statement: &Statement) -> Result<Reply, SqlE
         let message = format!("the statement has {wanted} parameters, and {given} are given");
         return Err(SqlError::new(SqlProblem::Value, message));
     }
-    let columns: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = prepared.column_names().map(str::to_owned).collect();
     let is_query = prepared.readonly();
     let mut reply = Reply { columns, ..Reply::default() };
     let mut room = Room::of(statement);

@@ -21,11 +21,14 @@ use crate::script::script_error::Failure;
 /// The kind of their errors.
 const KIND: &str = "sql";
 
+/// A function with a connection, a statement, its parameters, and options.
+type StatementFunction = fn(&Native<'_>, [&Dynamic; 4]) -> Given;
+
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {
     connection::register(engine);
     let mut module = Module::new();
-    let functions: [(&str, fn(&Native<'_>, [&Dynamic; 4]) -> Given); 2] = [("query", run::query), ("execute", run::execute)];
+    let functions: [(&str, StatementFunction); 2] = [("query", run::query), ("execute", run::execute)];
     for (name, function) in functions {
         let none = Dynamic::UNIT;
         FuncRegistration::new(name).set_into_module(&mut module, move |native: Native<'_>, on: Dynamic, text: Dynamic| {

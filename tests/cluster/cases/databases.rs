@@ -53,7 +53,7 @@ fn the_database_users_example_survives_kills_between_any_two_requests(context: &
     let launch = setting.launch(&format!("127.0.0.1:{}", setting.server.port), false);
     for writes in 1..MOST {
         context.start_and_crash_after(&launch, writes);
-        setting.live(|act, is_done| {
+        setting.live(true, |act, is_done| {
             act();
             context.eventually("the step is done", || is_done().then_some(()));
         });
@@ -227,17 +227,24 @@ impl<'c> Setting<'c> {
         assert!(!operator.log().contains(&before) && !operator.log().contains(PASSWORD), "no password is in the log");
     }
 
-    /// Lets the objects live from their creation to their deletion, in four steps. Each is done as the given function likes.
-    fn live(&self, mut step: impl FnMut(&dyn Fn(), &dyn Fn() -> bool)) {
+    /// Lets the objects live from their creation to their deletion, in two steps, or in four with a user. Each is done as the given function likes.
+    fn live(&self, has_user: bool, mut step: impl FnMut(&dyn Fn(), &dyn Fn() -> bool)) {
         let context = self.context;
         step(&|| self.database("shop", "Delete"), &|| self.ready(&self.databases, "shop").is_some());
+        if has_user {
+            self.live_as_user(&mut step);
+        }
+        step(&|| context.delete(&self.databases, "shop"), &|| context.get(&self.databases, "shop").is_none());
+        assert_eq!(self.left(), "0|0", "nothing is left on the server");
+    }
+
+    fn live_as_user(&self, step: &mut impl FnMut(&dyn Fn(), &dyn Fn() -> bool)) {
+        let context = self.context;
         let user = json!({"database": "shop", "name": "shop_app", "access": "Owner"});
         step(&|| self.create(&self.users, "shop-app", user.clone()), &|| self.ready(&self.users, "shop-app").is_some());
         self.ask("shop-app", "CREATE TABLE goods (name varchar(20)); INSERT INTO goods VALUES ('a')").unwrap();
         step(&|| context.delete(&self.users, "shop-app"), &|| context.get(&self.users, "shop-app").is_none());
         assert_eq!(self.server.ask("shop", "SELECT name FROM goods").unwrap(), "a", "what a user has made stays");
-        step(&|| context.delete(&self.databases, "shop"), &|| context.get(&self.databases, "shop").is_none());
-        assert_eq!(self.left(), "0|0", "nothing is left on the server");
         let path = self.secrets.path(&context.namespace, "shop-app-login");
         // Without a garbage collector, the Secret of the deleted user stays.
         if context.client().get(&path).is_some() {
@@ -252,12 +259,16 @@ impl<'c> Setting<'c> {
         let launch = self.launch(&format!("127.0.0.1:{}", proxy.port), false);
         let operator: RefCell<Rc<Operator>> = RefCell::new(context.start(&launch));
         let mut kills = 0;
+        // The steps of users have fewer statements.
+        let mut has_user = true;
         for statement in 1..MOST {
             let before = kills;
-            self.live(|act, is_done| {
+            let mut killed = Vec::new();
+            self.live(has_user, |act, is_done| {
                 proxy.hold_after(statement);
                 act();
                 context.eventually("the statement is held, or the step is done", || (proxy.holds() || is_done()).then_some(()));
+                killed.push(proxy.holds());
                 if proxy.holds() {
                     context.kill(&operator.borrow());
                     kills += 1;
@@ -271,6 +282,7 @@ impl<'c> Setting<'c> {
                 }
                 proxy.release();
             });
+            has_user &= killed.len() == 4 && (killed[1] || killed[2]);
             if kills == before {
                 assert!(kills > 10, "only {kills} kills");
                 println!("       {kills} kills, the longest step has {} statements", statement - 1);

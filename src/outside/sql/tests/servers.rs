@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(crate) const PASSWORD: &str = "admin-s3cret";
 
 /// How long a server may take to start.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// What to install if a program is missing.
 const PACKAGES: &str = "apt-get install postgresql mariadb-server openssl";

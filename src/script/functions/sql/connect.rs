@@ -137,5 +137,5 @@ fn database(context: &Context, entries: &Map<String, Value>) -> Result<Database,
         tls,
         grants: Grants::of(listed),
     };
-    Ok(Database { title, driver, place: DatabasePlace::Server(server), limits: SqlLimits::default() })
+    Ok(Database { title, driver, place: DatabasePlace::Server(Box::new(server)), limits: SqlLimits::default() })
 }

@@ -43,12 +43,11 @@ fn run(native: &Native<'_>, function: &'static str, given: [&Dynamic; 4], result
     let statement = allocator::uncounted(|| Statement { text: written.clone(), params: params.clone(), timeout, rows, bytes });
     let title = connection.database.title.clone();
     let _waiting = context.budget().waiting_for(move || format!("an answer of the database {title}"));
-    let outcome = match &connection.transaction {
-        Some(open) => in_transaction(&context, open, statement)?,
-        None => {
-            let database = Arc::clone(&connection.database);
-            wait_in(&context, async move { databases.run(database, statement).await })?
-        }
+    let outcome = if let Some(open) = &connection.transaction {
+        in_transaction(&context, open, statement)?
+    } else {
+        let database = Arc::clone(&connection.database);
+        wait_in(&context, async move { databases.run(database, statement).await })?
     };
     let reply = outcome.map_err(thrown)?;
     let returned = result(&reply);

@@ -105,7 +105,7 @@ impl Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabasePlace {
     /// On a server.
-    Server(Server),
+    Server(Box<Server>),
     /// In a file.
     File {
         /// Its path.
