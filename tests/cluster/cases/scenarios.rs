@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 24] = [
+const EXAMPLES: [&str; 25] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -56,6 +56,7 @@ const EXAMPLES: [&str; 24] = [
     "99-all-at-once",
     "certificates",
     "database",
+    "dns-records",
     "helm",
     "hooks",
     "http",
@@ -88,7 +89,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 49] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 58] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -127,6 +128,15 @@ const LEFT_OUT: [(&str, &str, Obstacle); 49] = [
     ("database", "the life of a database", Obstacle::Time),
     ("database", "the probe counts the databases by their state", Obstacle::Time),
     ("database", "what happens during a downtime is repaired after it", Obstacle::Time),
+    ("dns-records", "a crash while the server works on the request loses nothing", Obstacle::Stubs),
+    ("dns-records", "a record is published, changed, renamed and removed", Obstacle::Stubs),
+    ("dns-records", "a record of an object that is gone without a trace is taken over", Obstacle::Stubs),
+    ("dns-records", "a record of somebody else is neither replaced nor removed", Obstacle::Stubs),
+    ("dns-records", "a record that others have changed or deleted is repaired", Obstacle::Stubs),
+    ("dns-records", "a record that the server refuses is not tried again until it is changed", Obstacle::Stubs),
+    ("dns-records", "a server that is away, or is another one, is asked again", Obstacle::Stubs),
+    ("dns-records", "a zone that is missing is waited for", Obstacle::Stubs),
+    ("dns-records", "the second object with a record waits until the first is gone", Obstacle::Stubs),
     ("helm", "a release is installed and uninstalled", Obstacle::Stubs),
     ("helm", "helm hangs", Obstacle::Stubs),
     ("helm", "helm is busy at first", Obstacle::Stubs),
