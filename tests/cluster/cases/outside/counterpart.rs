@@ -36,8 +36,8 @@ impl Counterpart {
     pub(super) fn powerdns(context: &TestContext<'_>) -> Self {
         let root = std::env::var_os("KOPFD_CLUSTER_POWERDNS").map(PathBuf::from);
         let root = root.expect("KOPFD_CLUSTER_POWERDNS is not set; start the suite by tests/cluster/run");
-        let libraries = std::fs::read_dir(root.join("usr/lib")).expect("it has libraries").flatten().map(|entry| entry.path());
-        let libraries = libraries.filter(|path| path.join("pdns").is_dir()).next().expect("it has modules");
+        let mut folders = std::fs::read_dir(root.join("usr/lib")).expect("it has libraries").flatten().map(|entry| entry.path());
+        let libraries = folders.find(|path| path.join("pdns").is_dir()).expect("it has modules");
         let database = context.directory().join("zones.db");
         let made = "import sqlite3, sys; sqlite3.connect(sys.argv[2]).executescript(open(sys.argv[1]).read())";
         let schema = root.join("usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql");
@@ -74,16 +74,7 @@ impl Counterpart {
 
     /// Sends a request, and returns the status and the answer; null if that is not JSON.
     pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("the limit is not zero");
-        let head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n{}\r\nContent-Length: {}\r\n", self.address, self.key, body.len());
-        write!(stream, "{head}Content-Type: application/json\r\n\r\n{body}").expect("a short request can be sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the answer ends, and is text");
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let content = answer.split_once("\r\n\r\n").map_or("", |(_, content)| content);
-        (status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")), serde_json::from_str(content).unwrap_or(Value::Null))
+        ask(&self.address, &self.key, method, path, body)
     }
 
     /// Sends a request that must succeed, and returns the answer.
@@ -92,6 +83,20 @@ impl Counterpart {
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
         answer
     }
+}
+
+/// Sends a request with a header to an address, and returns the status and the answer; null if that is not JSON.
+pub(super) fn ask(address: &str, header: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("the limit is not zero");
+    let head = format!("{method} {path} HTTP/1.0\r\nHost: {address}\r\n{header}\r\nContent-Length: {}\r\n", body.len());
+    write!(stream, "{head}Content-Type: application/json\r\n\r\n{body}").expect("a short request can be sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer ends, and is text");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let content = answer.split_once("\r\n\r\n").map_or("", |(_, content)| content);
+    (status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")), serde_json::from_str(content).unwrap_or(Value::Null))
 }
 
 /// Returns a port that nobody listens at.
