@@ -1,7 +1,7 @@
 //! A server outside of the cluster: a process with an address, which is asked by HTTP.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub(super) struct Counterpart {
     address: String,
     /// The header with its credentials.
     key: String,
+    /// The port of a DNS server.
+    dns: u16,
 }
 
 impl Counterpart {
@@ -29,7 +31,7 @@ impl Counterpart {
             let port = process.log().lines().find_map(|line| line.strip_prefix("port ")?.trim().parse::<u16>().ok())?;
             Some(format!("127.0.0.1:{port}"))
         });
-        Self { process, address, key: key.to_owned() }
+        Self { process, address, key: key.to_owned(), dns: 0 }
     }
 
     /// Starts PowerDNS with an empty database.
@@ -49,12 +51,14 @@ impl Counterpart {
         command.args(["--no-config", "--daemon=no", "--guardian=no", "--disable-syslog", "--write-pid=no", "--security-poll-suffix="]);
         command.args(["--launch=gsqlite3", "--webserver", "--webserver-address=127.0.0.1", "--api", "--api-key=not-a-real-key"]);
         command.args(["--local-address=127.0.0.1", &format!("--local-port={dns}"), &format!("--webserver-port={port}")]);
+        // Answers are those of the database at once.
+        command.args(["--cache-ttl=0", "--query-cache-ttl=0", "--negquery-cache-ttl=0"]);
         for (option, path) in [("module-dir", libraries.join("pdns")), ("socket-dir", context.directory().to_owned())] {
             command.arg(format!("--{option}={}", path.display()));
         }
         command.arg(format!("--gsqlite3-database={}", database.display()));
         let process = Process::start("PowerDNS", &mut command, &context.directory().join("powerdns.txt"));
-        let server = Self { process, address: format!("127.0.0.1:{port}"), key: "X-API-Key: not-a-real-key".into() };
+        let server = Self { process, address: format!("127.0.0.1:{port}"), key: "X-API-Key: not-a-real-key".into(), dns };
         eventually("PowerDNS listens", TIMEOUT, || {
             server.process.expect_running();
             TcpStream::connect(&server.address).ok()
@@ -75,6 +79,27 @@ impl Counterpart {
     /// Sends a request, and returns the status and the answer; null if that is not JSON.
     pub(super) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         ask(&self.address, &self.key, method, path, body)
+    }
+
+    /// Asks a DNS server for an address, as a resolver does. Returns nothing if there is none.
+    pub(super) fn resolve(&self, host: &str) -> Option<Ipv4Addr> {
+        let mut question = vec![0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in host.trim_end_matches('.').split('.') {
+            question.push(u8::try_from(label.len()).expect("a label is short"));
+            question.extend(label.as_bytes());
+        }
+        // The end of the name, the type A, and the class IN.
+        question.extend([0, 0, 1, 0, 1]);
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("there are free ports");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("the limit is not zero");
+        socket.send_to(&question, ("127.0.0.1", self.dns)).expect("a datagram can be sent");
+        let mut answer = [0; 512];
+        let length = socket.recv(&mut answer).expect("the server answers");
+        // One answer to one question ends with its four bytes.
+        let count = u16::from_be_bytes([answer[6], answer[7]]);
+        assert!(count <= 1, "{host} has one address");
+        let address: [u8; 4] = answer[length - 4..length].try_into().expect("these are four");
+        (count == 1).then(|| address.into())
     }
 
     /// Sends a request that must succeed, and returns the answer.

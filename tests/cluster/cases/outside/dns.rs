@@ -58,6 +58,7 @@ impl<'c> Records<'c> {
     fn expect(&self, host: &str, ttl: u32, value: &str, object: &str) {
         let expected = json!([[ttl, value, format!("{}/{object}", self.context.namespace)]]);
         self.context.eventually(&format!("{host} is {value}"), || (json!(self.stored(host)) == expected).then_some(()));
+        assert_eq!(self.server.resolve(host).map(|address| address.to_string()).as_deref(), Some(value), "resolvers get it, too");
     }
 
     fn write(&self, set: Value) {
@@ -89,6 +90,7 @@ pub(super) fn records_are_those_of_the_server(context: &TestContext<'_>) {
     });
     records.expect("web.example.org.", 60, "192.0.2.8", "www");
     context.eventually("the earlier name is gone", || records.stored("www.example.org.").is_empty().then_some(()));
+    assert_eq!(records.server.resolve("www.example.org."), None);
 
     // As somebody would do it in another client of the server, which knows nothing of comments.
     let changed = json!([{"content": "192.0.2.66", "disabled": false}]);
