@@ -6,6 +6,7 @@ mod machine;
 mod read;
 mod read_machine;
 mod recording;
+mod sent;
 mod unexpected;
 
 pub use declared::{HttpStub, ProgramStub, Stubs};
