@@ -34,6 +34,17 @@ pub struct Decision {
     pub messages: Vec<Message>,
 }
 
+impl Decision {
+    /// Keeps the records of a finished deletion.
+    ///
+    /// The object stays until its timers and daemons have stopped. Each of its events until then begins a cycle, which must not call the
+    /// handlers again; the last of these cycles ends the deletion.
+    #[must_use]
+    pub fn held(self) -> Self {
+        Self { purge: Vec::new(), messages: Vec::new(), is_handled: false, ..self }
+    }
+}
+
 /// Returns the decision for these outcomes, given by the ids of their handlers.
 pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], change: &Change, now: Timestamp) -> Decision {
     let Plan { reason, selected, mut state, superseded, .. } = plan;
@@ -198,6 +209,16 @@ mod tests {
         let parent = Record { subrefs: vec!["a/s".into(), "a/s/t".into()], ..record(Reason::Create) };
         let decision = concluded(&creating(&["a"]), Stored(vec![("a", parent)]), &[("a", success(None))]);
         assert!(["a", "a/s", "a/s/t"].iter().all(|id| decision.purge.iter().any(|purged| purged == id)));
+    }
+
+    #[test]
+    fn a_deletion_that_is_held_keeps_its_records_and_ends_with_them() {
+        let first = concluded(&creating(&["a"]), Stored::default(), &[("a", success(Some(json!(1))))]).held();
+        assert!(first.purge.is_empty() && first.messages.is_empty() && !first.is_handled);
+        assert_eq!(first.results, [("a".to_owned(), json!(1))]);
+        let [(_, kept)] = &first.store[..] else { panic!("the record is stored") };
+        let second = concluded(&creating(&["a"]), Stored(vec![("a", kept.clone())]), &[]);
+        assert!(second.is_handled && second.results.is_empty() && second.purge.contains(&"a".to_owned()));
     }
 
     #[test]

@@ -418,6 +418,9 @@ impl<W: Effects> Cycle<'_, W> {
         if decision.is_handled && decision.essence.is_none() && essence::is_outdated(&self.served.storages, &self.body) {
             decision.essence.clone_from(&cause.change.new);
         }
+        if decision.is_handled && cause.reason == Reason::Delete && !state.delays.is_empty() {
+            decision = decision.held();
+        }
         let mut patch = attempts.patch;
         if self.is_noted {
             notes.fields.extend(patch.changed_fields(&self.body));

@@ -7,6 +7,7 @@ mod read;
 mod read_machine;
 mod read_sql;
 mod recording;
+mod sent;
 mod sql;
 mod unexpected;
 

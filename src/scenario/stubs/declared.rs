@@ -7,9 +7,10 @@ use serde_json::Value;
 use url::Url;
 
 use super::recording::Recording;
+use super::sent::SentRequest;
 use crate::script::outside::programs::Finished;
 use crate::script::outside::sql::{Reply, SqlError};
-use crate::script::outside::{HttpAnswer, HttpProblem};
+use crate::script::outside::{HttpAnswer, HttpProblem, HttpRequest};
 
 /// The stubs of a scenario.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +68,8 @@ pub struct HttpStub {
     pub method: Option<String>,
     /// The address, in which a star stands for any characters. Without a query, it stands for all queries.
     pub url: String,
+    /// What it demands of a request.
+    pub(super) sends: SentRequest,
     /// The replies, one after the other; the last one is repeated.
     pub replies: Vec<HttpReply>,
     /// Where the replies are recorded, in place of those.
@@ -91,8 +94,13 @@ impl HttpStub {
         format!("{} {}", self.method.as_deref().unwrap_or("any method of"), self.url)
     }
 
-    pub(super) fn answers(&self, method: &str, url: &Url) -> bool {
-        self.method.as_deref().is_none_or(|known| known == method) && self.is_address(url)
+    pub(super) fn answers(&self, request: &HttpRequest) -> bool {
+        self.is_for(request) && self.sends.mismatches(request).is_empty()
+    }
+
+    /// Tells whether the method and the address are those of the stub.
+    pub(super) fn is_for(&self, request: &HttpRequest) -> bool {
+        self.method.as_deref().is_none_or(|known| known == request.method) && self.is_address(&request.url)
     }
 
     pub(super) fn is_address(&self, url: &Url) -> bool {
@@ -131,7 +139,8 @@ mod tests {
     #[test]
     fn a_star_stands_for_any_characters_and_a_missing_query_for_all() {
         let is = |pattern: &str, url: &str| {
-            let stub = HttpStub { method: None, url: pattern.to_owned(), replies: Vec::new(), recording: None, line: 1 };
+            let sends = SentRequest::default();
+            let stub = HttpStub { method: None, url: pattern.to_owned(), sends, replies: Vec::new(), recording: None, line: 1 };
             stub.is_address(&Url::parse(url).unwrap())
         };
         assert!(is("https://a.com/x", "https://a.com/x?page=2"));

@@ -14,6 +14,7 @@ use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
 use super::declared::{HttpReply, HttpStub};
 use super::recording::{self, Exchange, Recording};
+use super::sent;
 use super::unexpected::UnexpectedCalls;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest};
 
@@ -50,7 +51,7 @@ impl HttpStubs {
     }
 
     fn reply(&self, request: &HttpRequest) -> Option<Result<HttpReply, HttpError>> {
-        let (stub, count) = self.stubs.iter().find(|(stub, _)| stub.answers(&request.method, &request.url))?;
+        let (stub, count) = self.stubs.iter().find(|(stub, _)| stub.answers(request))?;
         if let Some(recording) = &stub.recording {
             return match &self.recorded {
                 Some(recorded) => Some(recording::ask(request.clone()).map(|answer| {
@@ -81,7 +82,7 @@ impl HttpStubs {
         let problem = Problem::from(format!("no stub answers the request {title}"));
         let likeness = |stub: &HttpStub| {
             let same = stub.url.chars().zip(request.url.as_str().chars()).take_while(|(a, b)| a == b).count();
-            (stub.is_address(&request.url), same)
+            (stub.is_for(request), stub.is_address(&request.url), same)
         };
         let nearest = self.stubs.iter().map(|(stub, _)| stub).max_by_key(|stub| likeness(stub));
         problem.with_hint(match nearest {
@@ -89,7 +90,11 @@ impl HttpStubs {
                 "the recording {} of the stub in line {line} does not have it: `kopfd test --record-http` records it anew",
                 recording.file.display()
             ),
-            Some(stub) => format!("the nearest stub is that of line {}: {}", stub.line, stub.title()),
+            Some(stub) => {
+                let nearest = format!("the nearest stub is that of line {}: {}", stub.line, stub.title());
+                let differs = if stub.is_for(request) { sent::described(&stub.sends.mismatches(request)) } else { None };
+                differs.map_or_else(|| nearest.clone(), |text| format!("{nearest}; {text}"))
+            }
             None => format!(
                 "add a stub: `given: {{http: [{{method: {}, url: \"{}\", reply: {{status: 200}}}}]}}`",
                 request.method,

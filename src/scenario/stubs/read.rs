@@ -6,6 +6,7 @@ use url::Url;
 
 use super::declared::{HttpReply, HttpStub, Stubs};
 use super::recording::{self, Recording};
+use super::sent::SentRequest;
 use super::{read_machine, read_sql};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
@@ -29,7 +30,7 @@ pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
 
 fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
     const HINT: &str = "write such as `{method: GET, url: \"https://api.example.com/users\", reply: {json: []}}`";
-    let fields = reader.fields(item, "a stub", &["method", "url", "reply", "sequence", "record"])?;
+    let fields = reader.fields(item, "a stub", &["method", "url", "sends", "reply", "sequence", "record"])?;
     let method = reader.string(&fields, "method").map(|method| method.to_ascii_uppercase());
     let url_item = reader.required(&fields, "url", HINT)?;
     let url = reader.owned(&url_item)?;
@@ -37,13 +38,17 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
         reader.error_with(&url_item, format!("`{url}` is no address"), HINT);
         return None;
     }
+    let sends = match fields.get("sends") {
+        Some(item) => SentRequest::read(reader, &item)?,
+        None => SentRequest::default(),
+    };
     if let Some(item) = fields.get("record") {
         if fields.get("reply").is_some() || fields.get("sequence").is_some() {
             reader.error_with(&item, "a stub with `record` has no other replies", HINT);
             return None;
         }
         let recording = recording(reader, &item)?;
-        return Some(HttpStub { method, url, replies: Vec::new(), recording: Some(recording), line: item.spot().line });
+        return Some(HttpStub { method, url, sends, replies: Vec::new(), recording: Some(recording), line: item.spot().line });
     }
     let replies: Vec<Item<'_>> = match (fields.get("reply"), fields.get("sequence")) {
         (Some(reply), None) => vec![reply],
@@ -59,7 +64,7 @@ fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {
         return None;
     }
     let replies = replies.iter().filter_map(|item| reply(reader, item)).collect();
-    Some(HttpStub { method, url, replies, recording: None, line: item.spot().line })
+    Some(HttpStub { method, url, sends, replies, recording: None, line: item.spot().line })
 }
 
 /// Reads the file of a recording, which is beside the scenario.

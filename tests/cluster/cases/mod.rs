@@ -13,6 +13,7 @@ mod kinds;
 mod limits;
 mod loops;
 mod metrics;
+mod outside;
 mod packaging;
 mod peering;
 mod pod;
@@ -52,6 +53,7 @@ pub(crate) fn all() -> Vec<Case> {
         admission::CASES,
         conversion::CASES,
         peering::CASES,
+        outside::CASES,
         packaging::CASES,
         uninstall::CASES,
         replicas::CASES,

@@ -35,7 +35,8 @@ pub(crate) const CASES: &[Case] = cases![
 ];
 
 /// The examples: each has a case above, unless its scenarios are skipped, or nothing of them can be observed.
-const EXAMPLES: [&str; 25] = [
+/// `secrets-sync` writes into the namespaces of all cases: `outside` has its case.
+const EXAMPLES: [&str; 28] = [
     "01-minimal",
     "02-children",
     "03-exceptions",
@@ -57,10 +58,13 @@ const EXAMPLES: [&str; 25] = [
     "certificates",
     "database",
     "database-users",
+    "dns-records",
     "helm",
     "hooks",
     "http",
+    "monitoring",
     "schedules",
+    "secrets-sync",
 ];
 
 /// Limit of the real time of a step.
@@ -89,7 +93,7 @@ enum Obstacle {
 }
 
 /// All skipped scenarios and parts.
-const LEFT_OUT: [(&str, &str, Obstacle); 53] = [
+const LEFT_OUT: [(&str, &str, Obstacle); 73] = [
     ("01-minimal", "a request that fails is sent again", Obstacle::Faults),
     ("02-children", "a job that cannot be made is tried again", Obstacle::Faults),
     ("02-children", "an operator that crashes finds its own objects", Obstacle::Faults),
@@ -132,6 +136,15 @@ const LEFT_OUT: [(&str, &str, Obstacle); 53] = [
     ("database-users", "a database of somebody else is left alone", Obstacle::Stubs),
     ("database-users", "a server that is away is tried again", Obstacle::Stubs),
     ("database-users", "a user of MariaDB gets more rights", Obstacle::Stubs),
+    ("dns-records", "a crash while the server works on the request loses nothing", Obstacle::Stubs),
+    ("dns-records", "a record is published, changed, renamed and removed", Obstacle::Stubs),
+    ("dns-records", "a record of an object that is gone without a trace is taken over", Obstacle::Stubs),
+    ("dns-records", "a record of somebody else is neither replaced nor removed", Obstacle::Stubs),
+    ("dns-records", "a record that others have changed or deleted is repaired", Obstacle::Stubs),
+    ("dns-records", "a record that the server refuses is not tried again until it is changed", Obstacle::Stubs),
+    ("dns-records", "a server that is away, or is another one, is asked again", Obstacle::Stubs),
+    ("dns-records", "a zone that is missing is waited for", Obstacle::Stubs),
+    ("dns-records", "the second object with a record waits until the first is gone", Obstacle::Stubs),
     ("helm", "a release is installed and uninstalled", Obstacle::Stubs),
     ("helm", "helm hangs", Obstacle::Stubs),
     ("helm", "helm is busy at first", Obstacle::Stubs),
@@ -141,8 +154,19 @@ const LEFT_OUT: [(&str, &str, Obstacle); 53] = [
     ("http", "a busy server gets the request again", Obstacle::Stubs),
     ("http", "a record is published, changed and withdrawn", Obstacle::Stubs),
     ("http", "an address that the server refuses is not tried again", Obstacle::Stubs),
+    ("monitoring", "a CronJob with the annotation has a check", Obstacle::Stubs),
+    ("monitoring", "a check is made, changed, observed and paused", Obstacle::Stubs),
+    ("monitoring", "a check that the service refuses waits for a change", Obstacle::Stubs),
+    ("monitoring", "a check that was deleted or changed at the service is made anew", Obstacle::Stubs),
+    ("monitoring", "a crash after the request leaves one check and a deletion finds it", Obstacle::Stubs),
+    ("monitoring", "a service that is away or is another one is asked again", Obstacle::Stubs),
+    ("monitoring", "a webhook of the service brings the state at once", Obstacle::Stubs),
     ("schedules", "expired objects are deleted every quarter of an hour", Obstacle::Time),
     ("schedules", "the report of the morning is made up for", Obstacle::Time),
+    ("secrets-sync", "a copy that cannot be written comes with the next call of the timer", Obstacle::Faults),
+    ("secrets-sync", "a secret of somebody else is not replaced", Obstacle::Time),
+    ("secrets-sync", "a secret of the vault is copied and refreshed", Obstacle::Stubs),
+    ("secrets-sync", "a vault that is sealed or has nothing is asked again and the copies stay", Obstacle::Stubs),
 ];
 
 fn the_scenarios_of_the_minimal_example_hold(context: &TestContext<'_>) {
