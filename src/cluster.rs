@@ -10,6 +10,7 @@ mod connection_info;
 pub mod discovery;
 pub mod error;
 mod excerpt;
+pub mod exec;
 pub mod fence;
 pub mod in_process;
 pub mod line;

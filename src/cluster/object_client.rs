@@ -12,6 +12,7 @@ use super::address;
 use super::apply::{JSON_PATCH, MERGE_PATCH};
 use super::client::{Client, Repeat, Request};
 use super::error::{AddressError, Error};
+use super::exec::{self, Command};
 use super::fence::is_write;
 use super::other::OtherClusters;
 use super::resource_resolver::ResourceResolver;
@@ -208,6 +209,14 @@ impl ObjectClient {
     pub async fn log(&self, place: ObjectAddress<'_>, parameters: &[(&str, &str)]) -> Result<Bytes, Error> {
         let path = address::subresource(place.path()?, "log") + &address::query(parameters);
         Ok(self.client.request(&Request::get(path)).await?.body)
+    }
+
+    /// Runs a command in a container of a pod. The client holds nothing of it when the future is dropped.
+    pub async fn exec(&self, place: ObjectAddress<'_>, command: Command) -> exec::Ended {
+        match place.path() {
+            Ok(path) => exec::run(&self.client, path, command).await,
+            Err(error) => (Err(Error::from(error).into()), exec::Output::default()),
+        }
     }
 
     /// Sends a request to any path. Its answer is returned as it is.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
@@ -16,12 +16,13 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilde
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection as HttpConnection, HttpConnector};
 use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
 use kube::client::{AuthError, ConfigExt};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
@@ -47,7 +48,26 @@ pub struct Answer {
 pub trait Transport: Send + Sync {
     /// Sends a request and waits for the headers of its answer.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>>;
+
+    /// Sends a request for another protocol on its connection. Without connections, as in one process, servers have no other protocols.
+    fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
+        let sent = self.send(request);
+        Box::pin(async move { sent.await.map(Upgrade::Refused) })
+    }
 }
+
+/// The answer to a request for another protocol.
+pub enum Upgrade {
+    /// The server speaks it on this connection, which is closed when it is dropped.
+    Switched(HeaderMap, Box<dyn Duplex>),
+    /// The server answers as to any other request.
+    Refused(Answer),
+}
+
+/// A connection in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection to the API server with one set of credentials.
 #[derive(Clone)]
@@ -215,6 +235,19 @@ impl Transport for Direct {
             let request = request.map(|data| FencedBody::new(data, fence));
             let response = service.oneshot(request).await.map_err(classify)?;
             Ok(answer(response))
+        })
+    }
+
+    fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
+        let service = self.0.clone();
+        Box::pin(async move {
+            let response = service.oneshot(request.map(|data| FencedBody::new(data, None))).await.map_err(classify)?;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Upgrade::Refused(answer(response)));
+            }
+            let headers = response.headers().clone();
+            let connection = hyper::upgrade::on(response).await.map_err(|error| Error::Connection(error.into()))?;
+            Ok(Upgrade::Switched(headers, Box::new(TokioIo::new(connection))))
         })
     }
 }

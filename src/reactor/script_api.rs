@@ -1,5 +1,6 @@
 //! The bridge from the `k8s::` functions of scripts to the client.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 
+use crate::cluster::exec::{Command, Output, Problem};
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient};
 use crate::cluster::other::OtherClusters;
 use crate::cluster::selection::Selection;
@@ -15,7 +17,10 @@ use crate::engines::posting::{KubernetesEvent, Poster};
 use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, LogPart, Operation, RawRequest, WatchRequest};
+use crate::script::api::{
+    Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest, WatchRequest,
+};
+use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
 
 use super::change_log::{ChangeLog, Write};
 use super::script_watch;
@@ -155,6 +160,29 @@ impl Api for ScriptApi {
             Ok(watcher) => script_watch::changes(watcher, api_error),
             Err(error) => stream::once(ready(Err(api_error(&error)))).boxed(),
         }
+    }
+
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
+        async move {
+            let ExecRequest { resource, namespace, name, container, arguments, stdin, time, output } = request;
+            let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name: &name };
+            let (done, Output { stdout, stderr }) = self.objects.exec(place, Command { container, arguments, stdin, time, output }).await;
+            let problem = match done {
+                Ok(code) => return Ok(Finished { code, stdout, stderr, files: BTreeMap::new() }),
+                Err(problem) => problem,
+            };
+            let (reason, message) = match &problem {
+                Problem::Timeout(_) => (ProgramFailure::Timeout, problem.to_string()),
+                Problem::TooMuchOutput(_) => (ProgramFailure::TooMuchOutput, problem.to_string()),
+                // It may have run: what it has written tells how far it came.
+                Problem::Request(error @ (cluster::Error::Connection(_) | cluster::Error::Payload(_))) => {
+                    (ProgramFailure::Failed, error.chain())
+                }
+                Problem::Request(error) => return Err(ExecError::Api(api_error(error))),
+            };
+            Err(ExecError::Command(ProgramError { reason, message, stdout, stderr }))
+        }
+        .boxed()
     }
 
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {

@@ -46,7 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
-use super::stubs::{HttpStubs, MachineStubs, UnexpectedCalls};
+use super::stubs::{HttpStubs, MachineStubs, PodStubs, UnexpectedCalls};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -107,6 +107,8 @@ pub(super) struct Environment {
     pub http: Arc<HttpStubs>,
     /// What answers in place of the programs and files of the machine, through all runs of the operators.
     pub machine: Arc<MachineStubs>,
+    /// What answers in place of containers, through all runs of the operators.
+    pods: Arc<PodStubs>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -137,6 +139,7 @@ impl Environment {
         let http = HttpStubs::new(scenario.stubs.http.clone(), records, Arc::clone(&timeline), Arc::clone(&unexpected));
         let http = Arc::new(http);
         let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
+        let pods = Arc::new(PodStubs::new(scenario.stubs.pods.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -158,6 +161,7 @@ impl Environment {
             unexpected,
             http,
             machine,
+            pods,
             admission,
             controllers,
             _tasks: tasks,
@@ -197,6 +201,7 @@ impl Environment {
             Arc::<MachineStubs>::clone(&self.machine),
             Arc::<MachineStubs>::clone(&self.machine),
         )
+        .with_pods(Arc::<PodStubs>::clone(&self.pods))
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {

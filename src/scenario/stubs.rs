@@ -3,13 +3,16 @@
 mod declared;
 mod http;
 mod machine;
+mod pods;
 mod read;
 mod read_machine;
+mod read_pods;
 mod recording;
 mod unexpected;
 
 pub use declared::{HttpStub, ProgramStub, Stubs};
 pub(super) use http::HttpStubs;
 pub(super) use machine::MachineStubs;
+pub(super) use pods::PodStubs;
 pub(super) use read::{is_stubbed_given, read};
 pub(super) use unexpected::UnexpectedCalls;

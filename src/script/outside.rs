@@ -6,6 +6,7 @@ mod glob;
 mod hosts;
 mod http;
 pub mod measures;
+pub mod pods;
 pub mod programs;
 mod tokens;
 
@@ -15,6 +16,7 @@ use files::Files;
 pub use hosts::{Grants, is_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 use measures::Measures;
+use pods::Pods;
 use programs::Programs;
 pub(super) use tokens::Tokens;
 
@@ -29,6 +31,8 @@ pub struct Outside {
     pub files: Option<Arc<dyn Files>>,
     /// The metrics of the operator.
     pub measures: Option<Arc<dyn Measures>>,
+    /// The containers, if not the cluster answers for them.
+    pub pods: Option<Arc<dyn Pods>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
     pub(super) tokens: Arc<Tokens>,
 }
@@ -36,13 +40,19 @@ pub struct Outside {
 impl Outside {
     /// Returns a world with all of it.
     pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
-        Self { http: Some(http), programs: Some(programs), files: Some(files), measures: None, tokens: Arc::default() }
+        Self { http: Some(http), programs: Some(programs), files: Some(files), measures: None, pods: None, tokens: Arc::default() }
     }
 
     /// Returns the same world with the metrics of an operator.
     #[must_use]
     pub fn measured_by(self, measures: Arc<dyn Measures>) -> Self {
         Self { measures: Some(measures), ..self }
+    }
+
+    /// Returns the same world with answers for containers.
+    #[must_use]
+    pub fn with_pods(self, pods: Arc<dyn Pods>) -> Self {
+        Self { pods: Some(pods), ..self }
     }
 
     /// Returns the same world for an operator that begins anew.

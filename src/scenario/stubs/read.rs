@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 
 use super::declared::{HttpReply, HttpStub, Stubs};
-use super::read_machine;
 use super::recording::{self, Recording};
+use super::{read_machine, read_pods};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};
@@ -24,7 +24,7 @@ pub(in super::super) fn is_stubbed_given(item: &Item<'_>) -> bool {
 pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
     let http = reader.list_of(fields, "http").iter().filter_map(|item| stub(reader, item)).collect();
     let (programs, files) = read_machine::read(reader, fields);
-    Stubs { http, programs, files }
+    Stubs { http, programs, pods: read_pods::read(reader, fields), files }
 }
 
 fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {

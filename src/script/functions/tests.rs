@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, Operation, RawRequest, WatchRequest};
+use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, Operation, RawRequest, WatchRequest};
 use crate::script::budget::{Budget, Ending};
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
 use crate::script::memo::ObjectMemo;
+use crate::script::outside::programs::Finished;
 use crate::script::subject::{Object, Subject};
 
 /// Returns the JSON of a script's value, or the text of its error with the position.
@@ -181,6 +182,8 @@ struct Cluster {
     answers: Mutex<Vec<Result<Value, ApiError>>>,
     /// What watches see, one after another, with the seconds before each.
     changes: Mutex<Vec<(u64, Result<Change, ApiError>)>>,
+    /// How commands in containers end.
+    ended: Mutex<Option<Result<Finished, ExecError>>>,
 }
 
 fn refused(status: u16, reason: &str) -> Result<Value, ApiError> {
@@ -235,6 +238,13 @@ impl Api for Cluster {
             change
         });
         seen.chain(stream::pending()).boxed()
+    }
+
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
+        let ExecRequest { namespace, name, container, arguments, stdin, time, output, .. } = request;
+        let namespace = namespace.unwrap_or_else(|| "-".into());
+        self.requests.lock().unwrap().push(format!("exec {namespace}/{name} {container:?} {arguments:?} {stdin:?} {time:?} {output}"));
+        ready(self.ended.lock().unwrap().clone().unwrap_or_else(|| Ok(Finished { stdout: b"out".to_vec(), ..Finished::default() }))).boxed()
     }
 
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {

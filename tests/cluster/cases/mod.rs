@@ -15,6 +15,7 @@ mod metrics;
 mod packaging;
 mod peering;
 mod pod;
+mod pods;
 mod reload;
 mod replicas;
 mod sameness;
@@ -54,6 +55,7 @@ pub(crate) fn all() -> Vec<Case> {
         uninstall::CASES,
         replicas::CASES,
         pod::CASES,
+        pods::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,
