@@ -2,6 +2,7 @@
 //!
 //! What scripts may ask for is decided before, by the functions of `script`. Nothing is opened before a script asks for it.
 
+mod clusters;
 mod files;
 pub mod http;
 mod programs;
@@ -17,5 +18,5 @@ pub use programs::end_all;
 pub fn of_process(api_server: impl Fn() -> String + Send + Sync + 'static) -> Outside {
     let client = http::Client::new(http::Options::of_process(Arc::new(api_server)));
     let (programs, files) = (programs::LocalPrograms::default(), files::LocalFiles::default());
-    Outside::new(Arc::new(client), Arc::new(programs), Arc::new(files))
+    Outside::new(Arc::new(client), Arc::new(programs), Arc::new(files)).with_clusters(Arc::new(clusters::OrdinaryAddresses))
 }

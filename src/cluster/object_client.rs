@@ -14,7 +14,7 @@ use super::client::{Client, Repeat, Request};
 use super::error::{AddressError, Error};
 use super::exec::{self, Command};
 use super::fence::is_write;
-use super::other::OtherClusters;
+use super::other::{Guarded, OtherClusters};
 use super::resource_resolver::ResourceResolver;
 use super::selection::Selection;
 use super::watch::Watcher;
@@ -238,8 +238,13 @@ impl ObjectClient {
     ///
     /// # Errors
     /// If the kubeconfig cannot be used.
-    pub fn of_other_cluster(&self, others: &OtherClusters, kubeconfig: &str) -> Result<(Self, Arc<ResourceResolver>), Error> {
-        let (client, resolver) = others.client(kubeconfig, &self.client)?;
+    pub fn of_other_cluster(
+        &self,
+        others: &OtherClusters,
+        kubeconfig: &str,
+        guarded: &Guarded,
+    ) -> Result<(Self, Arc<ResourceResolver>), Error> {
+        let (client, resolver) = others.client(kubeconfig, guarded, &self.client)?;
         Ok((Self { client, manager: self.manager.clone() }, resolver))
     }
 

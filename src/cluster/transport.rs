@@ -28,6 +28,7 @@ use tower::util::BoxCloneSyncService;
 
 use super::error::{BoxError, Error, LoginError};
 use super::fence::{Closed, Fenced, FencedBody};
+use super::guard::{Guard, Guarded, Refused};
 use super::settings::ConnectionSettings;
 use crate::http::Trust;
 
@@ -132,28 +133,44 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If certificates, keys, names, or credentials cannot be used.
-pub(crate) fn open(config: &kube::Config, connect: Option<Duration>) -> Result<Arc<dyn Transport>, LoginError> {
-    let tcp = tcp(connect);
-    let service = match &config.proxy_url {
-        None => service(config, tcp)?,
-        Some(proxy) => match proxy.scheme_str() {
-            Some("http") => service(config, tunnel(proxy, tcp))?,
-            Some("https") => service(config, tunnel(proxy, https(config, tcp)?))?,
-            Some("socks5") => service(config, SocksV5::new(proxy.clone(), tcp))?,
-            _ => {
-                return Err(LoginError::Setup(format!(
-                    "the proxy {proxy} cannot be used: its address must begin with http://, https:// or socks5://"
-                )));
-            }
-        },
+pub(crate) fn open(
+    config: &kube::Config,
+    connect: Option<Duration>,
+    guard: Option<&Arc<dyn Guard>>,
+) -> Result<Arc<dyn Transport>, LoginError> {
+    let service = match guard {
+        None => {
+            let mut tcp = HttpConnector::new();
+            configure(&mut tcp, connect);
+            through_proxy(config, tcp)?
+        }
+        Some(guard) => through_proxy(config, Guarded::new(Arc::clone(guard), |tcp| configure(tcp, connect)))?,
     };
     Ok(Arc::new(Direct(service)))
 }
 
+/// Returns connections to the server, or to its proxy.
+fn through_proxy<C>(config: &kube::Config, tcp: C) -> Result<Service, LoginError>
+where
+    C: tower::Service<Uri, Error: std::error::Error + Send + Sync, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
+{
+    match &config.proxy_url {
+        None => service(config, tcp),
+        Some(proxy) => match proxy.scheme_str() {
+            Some("http") => service(config, tunnel(proxy, tcp)),
+            Some("https") => service(config, tunnel(proxy, https(config, tcp)?)),
+            Some("socks5") => service(config, SocksV5::new(proxy.clone(), tcp)),
+            _ => Err(LoginError::Setup(format!(
+                "the proxy {proxy} cannot be used: its address must begin with http://, https:// or socks5://"
+            ))),
+        },
+    }
+}
+
 type Service = BoxCloneSyncService<Request<FencedBody>, Response<Incoming>, BoxError>;
 
-fn tcp(connect: Option<Duration>) -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn configure<R>(tcp: &mut HttpConnector<R>, connect: Option<Duration>) {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(connect.unwrap_or(CONNECT_TIMEOUT)));
@@ -162,7 +179,6 @@ fn tcp(connect: Option<Duration>) -> HttpConnector {
     tcp.set_keepalive_retries(Some(3));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT));
-    tcp
 }
 
 /// Returns connections through an HTTP proxy, with the name and password of its address.
@@ -266,8 +282,8 @@ where
 fn classify(error: BoxError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(link) = cause {
-        if link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect) {
-            return Error::Connect(error);
+        if let Some(refused) = refused(link) {
+            return Error::Login(LoginError::Kubeconfig(refused));
         }
         if link.is::<AuthError>() {
             return Error::Login(LoginError::Setup(link.to_string()));
@@ -277,5 +293,14 @@ fn classify(error: BoxError) -> Error {
         }
         cause = link.source();
     }
-    Error::Connection(error)
+    let is_connect = |link: &(dyn std::error::Error + 'static)| link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect);
+    let is_unreached = std::iter::successors(Some(&*error as &(dyn std::error::Error + 'static)), |link| link.source()).any(is_connect);
+    if is_unreached { Error::Connect(error) } else { Error::Connection(error) }
+}
+
+/// Returns the text of an error about a server that may not be connected with. Errors of input and output hide their causes.
+fn refused(link: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let inner = link.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let refused = link.downcast_ref::<Refused>().or_else(|| inner?.downcast_ref::<Refused>());
+    refused.map(ToString::to_string)
 }

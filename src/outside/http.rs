@@ -3,7 +3,7 @@
 //! Requests with equal settings share connections. The network addresses of a host are checked when a connection is made, and exactly the
 //! checked ones are used: another answer of the DNS in between changes nothing.
 
-mod addresses;
+pub(super) mod addresses;
 mod connector;
 mod error;
 mod options;

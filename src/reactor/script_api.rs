@@ -1,6 +1,7 @@
 //! The bridge from the `k8s::` functions of scripts to the client.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,8 +10,9 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 
 use crate::cluster::exec::{Command, Output, Problem};
+use crate::cluster::guard::Guard;
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient};
-use crate::cluster::other::OtherClusters;
+use crate::cluster::other::{Guarded, OtherClusters};
 use crate::cluster::selection::Selection;
 use crate::cluster::{self, ResourceResolver};
 use crate::engines::posting::{KubernetesEvent, Poster};
@@ -20,6 +22,7 @@ use crate::object::{Resource, Selector};
 use crate::script::api::{
     Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest, WatchRequest,
 };
+use crate::script::outside::clusters::ServerRule;
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
 
 use super::change_log::{ChangeLog, Write};
@@ -193,8 +196,9 @@ impl Api for ScriptApi {
         .boxed()
     }
 
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        let opened = self.objects.of_other_cluster(&self.others, kubeconfig).map(|(objects, kinds)| {
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let guarded = Guarded { name: format!("{:?}", rule.allowed()), guard: Arc::new(OfManifest(rule)) };
+        let opened = self.objects.of_other_cluster(&self.others, kubeconfig, &guarded).map(|(objects, kinds)| {
             let poster = self.poster.clone();
             let others = Arc::clone(&self.others);
             Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None, touches: Touches::default() })
@@ -227,6 +231,19 @@ impl Api for ScriptApi {
 
     fn of_every_replica(&self) -> Option<Arc<dyn Api>> {
         self.of_every_replica.clone()
+    }
+}
+
+/// The guard of other clusters that the manifest makes.
+struct OfManifest(ServerRule);
+
+impl Guard for OfManifest {
+    fn refusal_of_server(&self, host: &str, port: u16) -> Option<String> {
+        self.0.refusal_of_server(host, port)
+    }
+
+    fn refusal_of_address(&self, host: &str, address: IpAddr) -> Option<String> {
+        self.0.refusal_of_address(host, address)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::handling::Level;
 use crate::object::{Resource, Selector};
+use crate::script::outside::clusters::ServerRule;
 use crate::script::outside::programs::{Finished, ProgramError};
 
 /// The operations of the `k8s::` functions. All of them wait without holding a thread, and may be dropped at any time.
@@ -35,9 +36,9 @@ pub trait Api: Send + Sync {
         let _ = request;
         ready(Err(ApiError::unavailable("there is no API server for other requests"))).boxed()
     }
-    /// Returns the cluster of a kubeconfig.
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        let _ = kubeconfig;
+    /// Returns the cluster of a kubeconfig, whose server the rule must allow.
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let _ = (kubeconfig, rule);
         ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
     }
     /// Has an object handled as if it had changed. Returns whether the operator handles such an object.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::kit::source::SourcePosition;
 use serde_json::Value;
 
+use super::outside::clusters::AllowedClusters;
 use super::outside::files::FilePattern;
 use super::outside::programs::AllowedProgram;
 use super::rights::AllowedRule;
@@ -252,6 +253,6 @@ pub struct Allow {
     pub exec: BTreeMap<String, AllowedProgram>,
     /// Files, which are only read.
     pub files: Vec<FilePattern>,
-    /// Whether other clusters may be reached, by kubeconfigs in Secrets.
-    pub clusters: bool,
+    /// Other clusters, by kubeconfigs in Secrets.
+    pub clusters: AllowedClusters,
 }

@@ -1,6 +1,7 @@
 //! The interfaces of host functions to the world outside of the cluster. The owner of the host implements them; the functions check first
 //! what the manifest allows.
 
+pub mod clusters;
 pub mod files;
 mod glob;
 mod hosts;
@@ -12,6 +13,7 @@ mod tokens;
 
 use std::sync::Arc;
 
+use clusters::AddressRule;
 use files::Files;
 pub use hosts::{Grants, is_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
@@ -31,6 +33,8 @@ pub struct Outside {
     pub files: Option<Arc<dyn Files>>,
     /// The metrics of the operator.
     pub measures: Option<Arc<dyn Measures>>,
+    /// The addresses that servers of other clusters may have.
+    pub addresses: Option<Arc<dyn AddressRule>>,
     /// The containers, if not the cluster answers for them.
     pub pods: Option<Arc<dyn Pods>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
@@ -40,13 +44,27 @@ pub struct Outside {
 impl Outside {
     /// Returns a world with all of it.
     pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
-        Self { http: Some(http), programs: Some(programs), files: Some(files), measures: None, pods: None, tokens: Arc::default() }
+        Self {
+            http: Some(http),
+            programs: Some(programs),
+            files: Some(files),
+            measures: None,
+            addresses: None,
+            pods: None,
+            tokens: Arc::default(),
+        }
     }
 
     /// Returns the same world with the metrics of an operator.
     #[must_use]
     pub fn measured_by(self, measures: Arc<dyn Measures>) -> Self {
         Self { measures: Some(measures), ..self }
+    }
+
+    /// Returns the same world with other clusters.
+    #[must_use]
+    pub fn with_clusters(self, addresses: Arc<dyn AddressRule>) -> Self {
+        Self { addresses: Some(addresses), ..self }
     }
 
     /// Returns the same world with answers for containers.

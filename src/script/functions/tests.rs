@@ -23,7 +23,9 @@ use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
 use crate::script::memo::ObjectMemo;
+use crate::script::outside::clusters::{AddressRule, AllowedClusters, ServerRule};
 use crate::script::outside::programs::Finished;
+use crate::script::outside::{Grants, Outside};
 use crate::script::subject::{Object, Subject};
 
 /// Returns the JSON of a script's value, or the text of its error with the position.
@@ -186,6 +188,15 @@ struct Cluster {
     ended: Mutex<Option<Result<Finished, ExecError>>>,
 }
 
+/// Has no special addresses.
+struct Anywhere;
+
+impl AddressRule for Anywhere {
+    fn refusal(&self, _: &str, _: std::net::IpAddr, _: &Grants) -> Option<&'static str> {
+        None
+    }
+}
+
 fn refused(status: u16, reason: &str) -> Result<Value, ApiError> {
     Err(ApiError { message: "no".into(), status: Some(status), reason: Some(reason.into()), details: Some(json!({"causes": [1]})) })
 }
@@ -253,8 +264,8 @@ impl Api for Cluster {
         ready(self.answers.lock().unwrap().pop().unwrap_or(Ok(json!({}))).map(|answer| Bytes::from(answer.to_string()))).boxed()
     }
 
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        self.requests.lock().unwrap().push(format!("cluster {kubeconfig}"));
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        self.requests.lock().unwrap().push(format!("cluster {kubeconfig} {:?}", rule.allowed()));
         let other: Arc<dyn Api> = Arc::new(Self { answers: Mutex::new(vec![Ok(json!({"kind": "Other"}))]), ..Self::default() });
         ready(Ok(other)).boxed()
     }
@@ -293,8 +304,9 @@ async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
 }
 
 async fn run_with(cluster: &Arc<Cluster>, budget: Rc<Budget>, script: &str) -> Result<Value, String> {
-    let allow = Allow { clusters: true, ..Allow::default() };
-    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, ..environment() });
+    let allow = Allow { clusters: AllowedClusters::Ordinary, ..Allow::default() };
+    let outside = Outside::default().with_clusters(Arc::new(Anywhere));
+    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, outside, ..environment() });
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };

@@ -34,6 +34,12 @@ pub fn is_allowed(listed: &[String], url: &Url) -> bool {
     listed.iter().any(|entry| Entry::of(entry).allows(url))
 }
 
+/// Tells whether a list of hosts has that of an address, at its port, or without a port.
+pub(super) fn is_listed(listed: &[String], url: &Url) -> bool {
+    let fits = |entry: &Entry| entry.is_host(url) && entry.port.is_none_or(|port| url.port_or_known_default() == Some(port));
+    listed.iter().any(|text| fits(&Entry::of(text)))
+}
+
 struct Entry {
     host: Pattern,
     port: Option<u16>,
@@ -67,7 +73,11 @@ impl Entry {
 
     fn allows(&self, url: &Url) -> bool {
         let is_port = self.port.map_or_else(|| url.port().is_none(), |port| url.port_or_known_default() == Some(port));
-        let is_host = match (&self.host, url.host()) {
+        is_port && self.is_host(url)
+    }
+
+    fn is_host(&self, url: &Url) -> bool {
+        match (&self.host, url.host()) {
             (Pattern::Address(address), Some(Host::Ipv4(host))) => *address == IpAddr::V4(host),
             (Pattern::Address(address), Some(Host::Ipv6(host))) => *address == IpAddr::V6(host).to_canonical(),
             (Pattern::Name(name), Some(Host::Domain(host))) => name == host.trim_end_matches('.'),
@@ -76,8 +86,7 @@ impl Entry {
                 host.len() > suffix.len() && host.ends_with(suffix.as_str())
             }
             _ => false,
-        };
-        is_port && is_host
+        }
     }
 }
 

@@ -20,9 +20,9 @@ pub(crate) const CASES: &[Case] =
 /// Writes a manifest with one script, and returns how it is started, with the rights that are derived from it.
 fn launch(context: &TestContext<'_>, allow: &str, script: &str) -> Launch {
     let manifest = format!(
-        "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: pods}}\nspec:\n  allow: {allow}\n  settings: {{scanning: {{disabled: true}}}}\n  \
+        "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {{name: pods}}\nspec:\n  allow: {allow}\n  settings: {{networking: {{errorBackoffs: [100ms]}}}}\n  \
          resources:\n    - resource: v1/configmaps\n      script: code.rhai\n      labels: {{app: {}}}\n      handlers:\n        \
-         - {{on: create, fn: ask}}\n        - {{on: update, fn: ask}}\n",
+         - {{on: create, fn: ask, backoff: 1s}}\n        - {{on: update, fn: ask, backoff: 1s}}\n",
         context.namespace
     );
     let write = |name: &str, text: &str| -> PathBuf {

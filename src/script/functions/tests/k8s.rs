@@ -230,7 +230,7 @@ async fn another_cluster_has_the_same_functions() {
     let script = "let other = k8s::cluster(\"there\", \"access\"); [other.get(\"pods\", \"a\").kind, other.list(\"pods\").len()]";
     let (found, sent) = on_cluster(script, vec![secret()]).await;
     assert_eq!(found, Ok(json!(["Other", 1])));
-    assert_eq!(sent, ["secrets.v1 there Get { name: \"access\" }", "cluster config"]);
+    assert_eq!(sent, ["secrets.v1 there Get { name: \"access\" }", "cluster config Ordinary"]);
     for (answer, expected) in [
         (json!(null), "k8s::cluster secrets.v1 here/access: there is no such Secret"),
         (json!({"data": {"other": "eA=="}}), "the Secret has no key kubeconfig, value, config"),
