@@ -3,6 +3,7 @@
 //! What scripts may ask for is decided before, by the functions of `script`. Nothing is opened before a script asks for it.
 
 mod addresses;
+mod clusters;
 mod files;
 pub mod http;
 mod programs;
@@ -26,4 +27,5 @@ pub fn of_process(api_server: impl Fn() -> String + Send + Sync + 'static, secre
     let (programs, files) = (programs::LocalPrograms::default(), files::LocalFiles::default());
     let databases = sql::LocalDatabases::new(sql::Options { resolver: Arc::new(resolver::SystemResolver), api_server, secrets });
     Outside::new(Arc::new(client), Arc::new(programs), Arc::new(files), Arc::new(databases))
+        .with_clusters(Arc::new(clusters::OrdinaryAddresses))
 }

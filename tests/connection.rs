@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod burst;
+mod commands;
 
 use std::path::Path;
 use std::sync::Arc;

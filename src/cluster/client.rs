@@ -22,7 +22,7 @@ use super::config::{BuiltIn, CredentialSources, Options};
 use super::error::{Error, LoginError};
 use super::fence::{Fence, Fenced, InFlight, is_write};
 use super::settings::{ConnectionSettings, Networking, Watching};
-use super::transport::{Answer, ByteStream, Connection, Login, Transport};
+use super::transport::{Answer, ByteStream, Connection, Duplex, Login, Transport, Upgrade};
 
 /// Concurrent calls, each on its own connection. More calls would only wait in the server.
 const IN_FLIGHT: usize = 64;
@@ -445,17 +445,9 @@ impl Client {
     /// If the stream cannot be opened, or not in time.
     pub async fn open(&self, path: &str) -> Result<ByteStream, Error> {
         let limit = self.opening_limit();
-        let request = Request::get(path).repeated(Repeat::Never);
-        let mut session = self.session().await?;
-        let first = session.logins;
-        while session.logins - first < LOGINS {
-            self.await_budget().await;
-            match self.counted(&request, |_| 200, self.open_with(&session.connection, &request, limit)).await {
-                Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
-                other => return other,
-            }
-        }
-        Err(LoginError::Refused.into())
+        let request = &Request::get(path).repeated(Repeat::Never);
+        let open = |connection: Arc<Connection>| async move { self.open_with(&connection, request, limit).await };
+        self.with_credentials(request, |_| 200, open).await
     }
 
     async fn open_with(&self, connection: &Connection, request: &Request, limit: Option<Duration>) -> Result<ByteStream, Error> {
@@ -463,13 +455,78 @@ impl Client {
         if (200..300).contains(&answer.status) { Ok(answer.body) } else { Err(self.failure_of(answer, limit).await) }
     }
 
+    /// Opens a connection for another protocol by a GET request with further headers, and runs work on it. Nothing is repeated. Although it is a
+    /// GET, it may change something: it needs an open fence, and ends when the fence closes.
+    ///
+    /// *Cancel safety*: the connection is closed. What the server has begun by then may go on.
+    ///
+    /// # Errors
+    /// If the server refuses the protocol, and those of the work.
+    pub(super) async fn switched<T, F>(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        work: impl FnOnce(HeaderMap, Box<dyn Duplex>) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let request = &Request::get(path).repeated(Repeat::Never);
+        let run = async {
+            let switch = |connection: Arc<Connection>| async move { self.switch_with(&connection, request, headers).await };
+            let (answered, duplex) = self.with_credentials(request, |_| 101, switch).await?;
+            work(answered, duplex).await
+        };
+        let Some(fence) = &self.fence else { return run.await };
+        if !fence.0.is_open() {
+            return Err(Error::Fenced);
+        }
+        let in_flight = InFlight::new(fence);
+        let ended = tokio::select! {
+            biased;
+            () = fence.0.closed() => Err(Error::Fenced),
+            ended = run => ended,
+        };
+        in_flight.end(&ended);
+        ended
+    }
+
+    async fn switch_with(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        headers: &HeaderMap,
+    ) -> Result<(HeaderMap, Box<dyn Duplex>), Error> {
+        let mut built = build(request, false)?;
+        built.headers_mut().extend(headers.clone());
+        let limit = self.opening_limit();
+        match in_time(limit, connection.calls.upgrade(built)).await? {
+            Upgrade::Switched(answered, duplex) => Ok((answered, duplex)),
+            Upgrade::Refused(answer) => Err(self.failure_of(answer, limit).await),
+        }
+    }
+
     /// Sends a request once, and again with new credentials if the current ones are refused.
     async fn attempt(&self, request: &Request) -> Result<Response, Error> {
+        let attempt = |connection: Arc<Connection>| async move { self.attempt_with(&connection, request).await };
+        self.with_credentials(request, |response| response.status, attempt).await
+    }
+
+    /// Sends a request, and again as long as its credentials are refused and there are others.
+    async fn with_credentials<T, F>(
+        &self,
+        request: &Request,
+        status_of: fn(&T) -> u16,
+        send: impl Fn(Arc<Connection>) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
         let mut session = self.session().await?;
         let first = session.logins;
         while session.logins - first < LOGINS {
             self.await_budget().await;
-            match self.counted(request, |response| response.status, self.attempt_with(&session.connection, request)).await {
+            match self.counted(request, status_of, send(Arc::clone(&session.connection))).await {
                 Err(error) if error.status() == Some(401) => session = self.renew(session.generation, Need::Refused).await?,
                 other => return other,
             }
@@ -643,8 +700,17 @@ pub(crate) async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output
     }
 }
 
-/// Watches are not compressed: servers flush one gzip member per event, and decoders stop after the first.
 async fn send(transport: &dyn Transport, request: &Request, fence: Option<&Fenced>, is_watch: bool) -> Result<Answer, Error> {
+    let mut built = build(request, is_watch)?;
+    if let Some(fence) = fence {
+        built.extensions_mut().insert(fence.clone());
+    }
+    transport.send(built).await
+}
+
+/// Returns a request as transports send it. Watches are not compressed: servers flush one gzip member per event, and decoders stop after the
+/// first.
+fn build(request: &Request, is_watch: bool) -> Result<http::Request<Bytes>, Error> {
     let mut built = http::Request::builder().method(request.method.clone()).uri(&request.path);
     built = built.header(header::ACCEPT, HeaderValue::from_static("application/json"));
     if let Some(content_type) = request.content_type {
@@ -653,11 +719,7 @@ async fn send(transport: &dyn Transport, request: &Request, fence: Option<&Fence
     if is_watch {
         built = built.header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
-    let mut built = built.body(request.body.clone()).map_err(|error| Error::Payload(error.into()))?;
-    if let Some(fence) = fence {
-        built.extensions_mut().insert(fence.clone());
-    }
-    transport.send(built).await
+    built.body(request.body.clone()).map_err(|error| Error::Payload(error.into()))
 }
 
 /// Reads a body up to a limit, and ignores the rest.

@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::error::LoginError;
+use super::guard::Guard;
 use super::plugin;
 use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{self, Connection, Login};
@@ -197,10 +198,16 @@ pub(super) fn resolve(kubeconfig: Kubeconfig, networking: &Networking) -> Result
 }
 
 /// Returns connections to the server of a configuration.
-pub(super) fn open(
+pub(super) fn open(config: kube::Config, expires_at: Option<Timestamp>, settings: &ConnectionSettings) -> Result<Connection, LoginError> {
+    open_guarded(config, expires_at, settings, None)
+}
+
+/// Returns connections to the server of a configuration, or to its proxy, if the guard lets it be connected with.
+pub(super) fn open_guarded(
     mut config: kube::Config,
     expires_at: Option<Timestamp>,
     settings: &ConnectionSettings,
+    guard: Option<&Arc<dyn Guard>>,
 ) -> Result<Connection, LoginError> {
     install_crypto_provider();
     config.default_retry = false;
@@ -210,8 +217,8 @@ pub(super) fn open(
     let ConnectionSettings { networking, watching } = settings;
     let connect = networking.connect_timeout;
     Ok(Connection {
-        calls: transport::open(&config, connect)?,
-        watches: transport::open(&config, watching.connect_timeout.or(connect))?,
+        calls: transport::open(&config, connect, guard)?,
+        watches: transport::open(&config, watching.connect_timeout.or(connect), guard)?,
         expires_at,
         id: String::new(),
         fingerprint: fingerprint(&config),
@@ -246,7 +253,7 @@ fn check_context(kubeconfig: &Kubeconfig, wanted: &str) -> Result<(), LoginError
 }
 
 /// Returns the proxy that the kubeconfig itself names for the current context.
-fn proxy(kubeconfig: &Kubeconfig) -> Option<String> {
+pub(super) fn proxy(kubeconfig: &Kubeconfig) -> Option<String> {
     let current = kubeconfig.current_context.as_ref()?;
     let context = kubeconfig.contexts.iter().find(|named| named.name == *current)?.context.as_ref()?;
     let cluster = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;

@@ -12,8 +12,9 @@ use super::address;
 use super::apply::{JSON_PATCH, MERGE_PATCH};
 use super::client::{Client, Repeat, Request};
 use super::error::{AddressError, Error};
+use super::exec::{self, Command};
 use super::fence::is_write;
-use super::other::OtherClusters;
+use super::other::{Guarded, OtherClusters};
 use super::resource_resolver::ResourceResolver;
 use super::selection::Selection;
 use super::watch::Watcher;
@@ -210,6 +211,14 @@ impl ObjectClient {
         Ok(self.client.request(&Request::get(path)).await?.body)
     }
 
+    /// Runs a command in a container of a pod. The client holds nothing of it when the future is dropped.
+    pub async fn exec(&self, place: ObjectAddress<'_>, command: Command) -> exec::Ended {
+        match place.path() {
+            Ok(path) => exec::run(&self.client, path, command).await,
+            Err(error) => (Err(Error::from(error).into()), exec::Output::default()),
+        }
+    }
+
     /// Sends a request to any path. Its answer is returned as it is.
     ///
     /// # Errors
@@ -229,8 +238,13 @@ impl ObjectClient {
     ///
     /// # Errors
     /// If the kubeconfig cannot be used.
-    pub fn of_other_cluster(&self, others: &OtherClusters, kubeconfig: &str) -> Result<(Self, Arc<ResourceResolver>), Error> {
-        let (client, resolver) = others.client(kubeconfig, &self.client)?;
+    pub fn of_other_cluster(
+        &self,
+        others: &OtherClusters,
+        kubeconfig: &str,
+        guarded: &Guarded,
+    ) -> Result<(Self, Arc<ResourceResolver>), Error> {
+        let (client, resolver) = others.client(kubeconfig, guarded, &self.client)?;
         Ok((Self { client, manager: self.manager.clone() }, resolver))
     }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
-use http::{HeaderMap, HeaderValue, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
@@ -16,17 +16,19 @@ use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilde
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection as HttpConnection, HttpConnector};
 use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
 use kube::client::{AuthError, ConfigExt};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::error::{BoxError, Error, LoginError};
 use super::fence::{Closed, Fenced, FencedBody};
+use super::guard::{Guard, Guarded, Refused};
 use super::settings::ConnectionSettings;
 use crate::http::Trust;
 
@@ -47,7 +49,26 @@ pub struct Answer {
 pub trait Transport: Send + Sync {
     /// Sends a request and waits for the headers of its answer.
     fn send(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>>;
+
+    /// Sends a request for another protocol on its connection. Without connections, as in one process, servers have no other protocols.
+    fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
+        let sent = self.send(request);
+        Box::pin(async move { sent.await.map(Upgrade::Refused) })
+    }
 }
+
+/// The answer to a request for another protocol.
+pub enum Upgrade {
+    /// The server speaks it on this connection, which is closed when it is dropped.
+    Switched(HeaderMap, Box<dyn Duplex>),
+    /// The server answers as to any other request.
+    Refused(Answer),
+}
+
+/// A connection in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection to the API server with one set of credentials.
 #[derive(Clone)]
@@ -112,28 +133,44 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// If certificates, keys, names, or credentials cannot be used.
-pub(crate) fn open(config: &kube::Config, connect: Option<Duration>) -> Result<Arc<dyn Transport>, LoginError> {
-    let tcp = tcp(connect);
-    let service = match &config.proxy_url {
-        None => service(config, tcp)?,
-        Some(proxy) => match proxy.scheme_str() {
-            Some("http") => service(config, tunnel(proxy, tcp))?,
-            Some("https") => service(config, tunnel(proxy, https(config, tcp)?))?,
-            Some("socks5") => service(config, SocksV5::new(proxy.clone(), tcp))?,
-            _ => {
-                return Err(LoginError::Setup(format!(
-                    "the proxy {proxy} cannot be used: its address must begin with http://, https:// or socks5://"
-                )));
-            }
-        },
+pub(crate) fn open(
+    config: &kube::Config,
+    connect: Option<Duration>,
+    guard: Option<&Arc<dyn Guard>>,
+) -> Result<Arc<dyn Transport>, LoginError> {
+    let service = match guard {
+        None => {
+            let mut tcp = HttpConnector::new();
+            configure(&mut tcp, connect);
+            through_proxy(config, tcp)?
+        }
+        Some(guard) => through_proxy(config, Guarded::new(Arc::clone(guard), |tcp| configure(tcp, connect)))?,
     };
     Ok(Arc::new(Direct(service)))
 }
 
+/// Returns connections to the server, or to its proxy.
+fn through_proxy<C>(config: &kube::Config, tcp: C) -> Result<Service, LoginError>
+where
+    C: tower::Service<Uri, Error: std::error::Error + Send + Sync, Future: Send> + Clone + Send + Sync + 'static,
+    C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
+{
+    match &config.proxy_url {
+        None => service(config, tcp),
+        Some(proxy) => match proxy.scheme_str() {
+            Some("http") => service(config, tunnel(proxy, tcp)),
+            Some("https") => service(config, tunnel(proxy, https(config, tcp)?)),
+            Some("socks5") => service(config, SocksV5::new(proxy.clone(), tcp)),
+            _ => Err(LoginError::Setup(format!(
+                "the proxy {proxy} cannot be used: its address must begin with http://, https:// or socks5://"
+            ))),
+        },
+    }
+}
+
 type Service = BoxCloneSyncService<Request<FencedBody>, Response<Incoming>, BoxError>;
 
-fn tcp(connect: Option<Duration>) -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn configure<R>(tcp: &mut HttpConnector<R>, connect: Option<Duration>) {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(connect.unwrap_or(CONNECT_TIMEOUT)));
@@ -142,7 +179,6 @@ fn tcp(connect: Option<Duration>) -> HttpConnector {
     tcp.set_keepalive_retries(Some(3));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(ACKNOWLEDGEMENT));
-    tcp
 }
 
 /// Returns connections through an HTTP proxy, with the name and password of its address.
@@ -217,6 +253,19 @@ impl Transport for Direct {
             Ok(answer(response))
         })
     }
+
+    fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
+        let service = self.0.clone();
+        Box::pin(async move {
+            let response = service.oneshot(request.map(|data| FencedBody::new(data, None))).await.map_err(classify)?;
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                return Ok(Upgrade::Refused(answer(response)));
+            }
+            let headers = response.headers().clone();
+            let connection = hyper::upgrade::on(response).await.map_err(|error| Error::Connection(error.into()))?;
+            Ok(Upgrade::Switched(headers, Box::new(TokioIo::new(connection))))
+        })
+    }
 }
 
 fn answer<B>(response: Response<B>) -> Answer
@@ -233,8 +282,8 @@ where
 fn classify(error: BoxError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(link) = cause {
-        if link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect) {
-            return Error::Connect(error);
+        if let Some(refused) = refused(link) {
+            return Error::Login(LoginError::Kubeconfig(refused));
         }
         if link.is::<AuthError>() {
             return Error::Login(LoginError::Setup(link.to_string()));
@@ -244,5 +293,14 @@ fn classify(error: BoxError) -> Error {
         }
         cause = link.source();
     }
-    Error::Connection(error)
+    let is_connect = |link: &(dyn std::error::Error + 'static)| link.downcast_ref::<HttpError>().is_some_and(HttpError::is_connect);
+    let is_unreached = std::iter::successors(Some(&*error as &(dyn std::error::Error + 'static)), |link| link.source()).any(is_connect);
+    if is_unreached { Error::Connect(error) } else { Error::Connection(error) }
+}
+
+/// Returns the text of an error about a server that may not be connected with. Errors of input and output hide their causes.
+fn refused(link: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let inner = link.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let refused = link.downcast_ref::<Refused>().or_else(|| inner?.downcast_ref::<Refused>());
+    refused.map(ToString::to_string)
 }

@@ -6,11 +6,13 @@ use crate::kit::source::SourcePosition;
 use crate::object::Selector;
 use crate::object::selector::Criterion;
 use crate::script::Allow;
+use crate::script::outside::clusters::AllowedClusters;
 use crate::script::rights::{AllowedKind, AllowedResource, AllowedRule};
 
 use super::reader::{Fields, Item, Reader};
 use super::selectors;
 use super::suggest::{nearest, one_of};
+use super::tree::Kind;
 
 /// The verbs of requests for objects.
 const VERBS: [&str; 9] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"];
@@ -46,9 +48,31 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
         exec,
         files,
         sql: texts("sql", check_host),
-        clusters: reader.flag(&fields, "clusters").unwrap_or(false),
+        clusters: clusters(reader, &fields),
         ..Allow::default()
     }
+}
+
+/// Reads a switch, or a list of hosts.
+fn clusters(reader: &Reader, fields: &Fields<'_>) -> AllowedClusters {
+    const HINT: &str = "write `true`, or a list of hosts such as `[\"*.example.com\", \"10.0.0.1:6443\"]`";
+    let Some(item) = fields.get("clusters") else { return AllowedClusters::Nothing };
+    if let Kind::Bool(is_allowed) = item.node.kind {
+        return if is_allowed { AllowedClusters::Ordinary } else { AllowedClusters::Nothing };
+    }
+    let Some(items) = item.items() else {
+        reader.mistyped(&item, "a boolean, or a list of hosts", HINT);
+        return AllowedClusters::Nothing;
+    };
+    let host = |item: &Item<'_>| {
+        let text = reader.owned(item)?;
+        if let Err(hint) = check_host(&text) {
+            reader.error_with(item, format!("`{text}` cannot be allowed"), hint);
+            return None;
+        }
+        Some(text)
+    };
+    AllowedClusters::Listed(items.iter().filter_map(host).collect())
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {

@@ -16,7 +16,7 @@ const METADATA: [IpAddr; 3] = [
 ];
 
 /// Returns why a name may not stand for an address; `None` if it may. `name` is in small letters.
-pub(super) fn refusal(name: &str, address: IpAddr, grants: &Grants, api_server: &ApiServerNames) -> Option<&'static str> {
+pub(crate) fn refusal(name: &str, address: IpAddr, grants: &Grants, api_server: &ApiServerNames) -> Option<&'static str> {
     let plain = plain(address);
     if grants.addresses.contains(&address.to_canonical()) || grants.addresses.contains(&plain) {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn refusal(name: &str, address: IpAddr, grants: &Grants, api_server: 
 
 /// The names and the addresses of the API server.
 #[derive(Debug, Default)]
-pub(super) struct ApiServerNames {
+pub(crate) struct ApiServerNames {
     /// Its names, in small letters.
     pub names: BTreeSet<String>,
     /// Its addresses.

@@ -1,5 +1,7 @@
 //! The bridge from the `k8s::` functions of scripts to the client.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,15 +9,21 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 
+use crate::cluster::exec::{Command, Output, Problem};
+use crate::cluster::guard::Guard;
 use crate::cluster::object_client::{Deletion, ObjectAddress, ObjectClient};
-use crate::cluster::other::OtherClusters;
+use crate::cluster::other::{Guarded, OtherClusters};
 use crate::cluster::selection::Selection;
 use crate::cluster::{self, ResourceResolver};
 use crate::engines::posting::{KubernetesEvent, Poster};
 use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, LogPart, Operation, RawRequest, WatchRequest};
+use crate::script::api::{
+    Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest, WatchRequest,
+};
+use crate::script::outside::clusters::ServerRule;
+use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
 
 use super::change_log::{ChangeLog, Write};
 use super::script_watch;
@@ -157,6 +165,29 @@ impl Api for ScriptApi {
         }
     }
 
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
+        async move {
+            let ExecRequest { resource, namespace, name, container, arguments, stdin, time, output } = request;
+            let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name: &name };
+            let (done, Output { stdout, stderr }) = self.objects.exec(place, Command { container, arguments, stdin, time, output }).await;
+            let problem = match done {
+                Ok(code) => return Ok(Finished { code, stdout, stderr, files: BTreeMap::new() }),
+                Err(problem) => problem,
+            };
+            let (reason, message) = match &problem {
+                Problem::Timeout(_) => (ProgramFailure::Timeout, problem.to_string()),
+                Problem::TooMuchOutput(_) => (ProgramFailure::TooMuchOutput, problem.to_string()),
+                // It may have run: what it has written tells how far it came.
+                Problem::Request(error @ (cluster::Error::Connection(_) | cluster::Error::Payload(_))) => {
+                    (ProgramFailure::Failed, error.chain())
+                }
+                Problem::Request(error) => return Err(ExecError::Api(api_error(error))),
+            };
+            Err(ExecError::Command(ProgramError { reason, message, stdout, stderr }))
+        }
+        .boxed()
+    }
+
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
         async move {
             let RawRequest { method, path, content_type, body } = request;
@@ -165,8 +196,9 @@ impl Api for ScriptApi {
         .boxed()
     }
 
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        let opened = self.objects.of_other_cluster(&self.others, kubeconfig).map(|(objects, kinds)| {
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let guarded = Guarded { name: format!("{:?}", rule.allowed()), guard: Arc::new(OfManifest(rule)) };
+        let opened = self.objects.of_other_cluster(&self.others, kubeconfig, &guarded).map(|(objects, kinds)| {
             let poster = self.poster.clone();
             let others = Arc::clone(&self.others);
             Arc::new(Self { objects, kinds, log: self.log.clone(), poster, others, of_every_replica: None, touches: Touches::default() })
@@ -199,6 +231,19 @@ impl Api for ScriptApi {
 
     fn of_every_replica(&self) -> Option<Arc<dyn Api>> {
         self.of_every_replica.clone()
+    }
+}
+
+/// The guard of other clusters that the manifest makes.
+struct OfManifest(ServerRule);
+
+impl Guard for OfManifest {
+    fn refusal_of_server(&self, host: &str, port: u16) -> Option<String> {
+        self.0.refusal_of_server(host, port)
+    }
+
+    fn refusal_of_address(&self, host: &str, address: IpAddr) -> Option<String> {
+        self.0.refusal_of_address(host, address)
     }
 }
 

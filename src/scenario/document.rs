@@ -162,7 +162,7 @@ impl ReadContext<'_> {
         if !stubs::is_stubbed_given(item) {
             return (reader.list(item).iter().flat_map(|item| self.initial_objects(item)).collect(), Stubs::default());
         }
-        let Some(fields) = reader.fields(item, "what is given", &["objects", "http", "exec", "files", "sql"]) else {
+        let Some(fields) = reader.fields(item, "what is given", &["objects", "http", "exec", "files", "sql", "pods"]) else {
             return Default::default();
         };
         let objects = reader.list_of(&fields, "objects").iter().flat_map(|item| self.initial_objects(item)).collect();

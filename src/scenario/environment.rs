@@ -46,7 +46,7 @@ use super::pending::PendingCalls;
 use super::problem::Problem;
 use super::recorder::{RunningTasks, TimelineRecorder};
 use super::revised_files::{FileChanges, RevisedFiles};
-use super::stubs::{HttpStubs, MachineStubs, SqlStubs, UnexpectedCalls};
+use super::stubs::{HttpStubs, MachineStubs, PodStubs, SqlStubs, UnexpectedCalls};
 use super::timeline::{Event, Subject, Timeline};
 use super::transport::{ScenarioTransport, TransportOptions};
 use super::verify::{Exited, Observations, ObservedObject, ProbeAnswer};
@@ -109,6 +109,8 @@ pub(super) struct Environment {
     pub machine: Arc<MachineStubs>,
     /// What answers in place of databases, through all runs of the operators.
     pub sql: Arc<SqlStubs>,
+    /// What answers in place of containers, through all runs of the operators.
+    pods: Arc<PodStubs>,
     /// The webhooks of the operators, through all runs.
     admission: Admission,
     controllers: Stop,
@@ -140,6 +142,7 @@ impl Environment {
         let http = Arc::new(http);
         let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
         let sql = Arc::new(SqlStubs::new(scenario.stubs.sql.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
+        let pods = Arc::new(PodStubs::new(scenario.stubs.pods.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
         Self {
             operators: parking_lot::Mutex::new(Arc::clone(&scenario.operators)),
             files: parking_lot::Mutex::default(),
@@ -162,6 +165,7 @@ impl Environment {
             http,
             machine,
             sql,
+            pods,
             admission,
             controllers,
             _tasks: tasks,
@@ -202,6 +206,7 @@ impl Environment {
             Arc::<MachineStubs>::clone(&self.machine),
             Arc::<SqlStubs>::clone(&self.sql),
         )
+        .with_pods(Arc::<PodStubs>::clone(&self.pods))
     }
 
     fn subjects(&self, like: &Subject) -> impl Iterator<Item = Subject> + use<> {

@@ -3,8 +3,10 @@
 mod declared;
 mod http;
 mod machine;
+mod pods;
 mod read;
 mod read_machine;
+mod read_pods;
 mod read_sql;
 mod recording;
 mod sent;
@@ -14,6 +16,7 @@ mod unexpected;
 pub use declared::{HttpStub, ProgramStub, Stubs};
 pub(super) use http::HttpStubs;
 pub(super) use machine::MachineStubs;
+pub(super) use pods::PodStubs;
 pub(super) use read::{is_stubbed_given, read};
 pub(super) use sql::SqlStubs;
 pub(super) use unexpected::UnexpectedCalls;

@@ -33,6 +33,8 @@ pub enum Function {
     WatchUntil,
     /// `k8s::logs`.
     Logs,
+    /// `k8s::exec`.
+    Exec,
     /// `k8s::evict`.
     Evict,
     /// `k8s::token`.
@@ -43,7 +45,7 @@ pub enum Function {
 
 impl Function {
     /// All functions.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Get,
         Self::Exists,
         Self::List,
@@ -57,6 +59,7 @@ impl Function {
         Self::Wait,
         Self::WatchUntil,
         Self::Logs,
+        Self::Exec,
         Self::Evict,
         Self::Token,
         Self::Cluster,
@@ -83,6 +86,7 @@ impl Function {
             Self::Wait => "wait",
             Self::WatchUntil => "watch_until",
             Self::Logs => "logs",
+            Self::Exec => "exec",
             Self::Evict => "evict",
             Self::Token => "token",
             Self::Cluster => "cluster",
@@ -98,6 +102,8 @@ impl Function {
             Self::Wait | Self::WatchUntil => &["list", "watch"],
             Self::Update => &["update"],
             Self::Apply => &["create", "patch"],
+            // A WebSocket begins with a GET, for which servers check `get`, and since Kubernetes 1.35 `create`, too.
+            Self::Exec => &["create", "get"],
             Self::Patch | Self::PatchStatus | Self::Scale => &["patch"],
             Self::Delete => &["delete"],
         }
@@ -106,7 +112,7 @@ impl Function {
     /// Returns the kind of its objects, if that is not an argument.
     pub fn kind(self) -> Option<&'static str> {
         match self {
-            Self::Logs | Self::Evict => Some("v1/pods"),
+            Self::Logs | Self::Exec | Self::Evict => Some("v1/pods"),
             Self::Token => Some("v1/serviceaccounts"),
             Self::Cluster => Some("v1/secrets"),
             _ => None,
@@ -119,6 +125,7 @@ impl Function {
             Self::PatchStatus => Some("status"),
             Self::Scale => Some("scale"),
             Self::Logs => Some("log"),
+            Self::Exec => Some("exec"),
             Self::Evict => Some("eviction"),
             Self::Token => Some("token"),
             _ => None,

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::handling::Level;
 use crate::object::{Resource, Selector};
+use crate::script::outside::clusters::ServerRule;
+use crate::script::outside::programs::{Finished, ProgramError};
 
 /// The operations of the `k8s::` functions. All of them wait without holding a thread, and may be dropped at any time.
 pub trait Api: Send + Sync {
@@ -24,14 +26,19 @@ pub trait Api: Send + Sync {
         let _ = request;
         stream::once(ready(Err(ApiError::unavailable("objects cannot be watched here")))).boxed()
     }
+    /// Runs a command in a container to its end.
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
+        let _ = request;
+        ready(Err(ExecError::Api(ApiError::unavailable("there is no API server for commands in containers")))).boxed()
+    }
     /// Sends a request to a path of the API server.
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
         let _ = request;
         ready(Err(ApiError::unavailable("there is no API server for other requests"))).boxed()
     }
-    /// Returns the cluster of a kubeconfig.
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        let _ = kubeconfig;
+    /// Returns the cluster of a kubeconfig, whose server the rule must allow.
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        let _ = (kubeconfig, rule);
         ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
     }
     /// Has an object handled as if it had changed. Returns whether the operator handles such an object.
@@ -121,6 +128,36 @@ pub struct RawRequest {
     pub body: Option<Value>,
 }
 
+/// A command in a container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecRequest {
+    /// The kind of pods.
+    pub resource: Arc<Resource>,
+    /// The namespace of the pod.
+    pub namespace: Option<String>,
+    /// The name of the pod.
+    pub name: String,
+    /// The container; `None` if the pod has only one, or a default one.
+    pub container: Option<String>,
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// The standard input; `None` if the command has none.
+    pub stdin: Option<Vec<u8>>,
+    /// The time limit.
+    pub time: Duration,
+    /// The limit of the bytes of both outputs.
+    pub output: usize,
+}
+
+/// Why a command in a container has no exit code.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExecError {
+    /// The API server refuses it, or cannot run it.
+    Api(ApiError),
+    /// It has been run, and has not ended as it should.
+    Command(ProgramError),
+}
+
 /// An operation on objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
@@ -191,6 +228,17 @@ pub enum Operation {
         /// Seconds.
         grace: Option<i64>,
     },
+}
+
+/// A request for the log of a container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogRequest {
+    /// The namespace of the pod.
+    pub namespace: Option<String>,
+    /// The name of the pod.
+    pub name: String,
+    /// The wanted part.
+    pub part: LogPart,
 }
 
 /// A part of the log of a container.

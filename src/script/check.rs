@@ -29,6 +29,7 @@ mod python;
 mod report;
 mod rights;
 pub mod settings;
+mod shadows;
 mod source;
 mod suggest;
 #[cfg(test)]
@@ -129,6 +130,7 @@ impl Checker<'_> {
         self.check_names(inlines, expressions, report);
         for code in codes(self.program, inlines) {
             advice::check_code(code, self.catalogue, report);
+            shadows::check(code, self.catalogue, report);
             advice::check_values(code, false, report);
             literals::check(code, self.declaration, report);
         }

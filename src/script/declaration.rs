@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::kit::source::SourcePosition;
 use serde_json::Value;
 
+use super::outside::clusters::AllowedClusters;
 use super::outside::files::FilePattern;
 use super::outside::programs::AllowedProgram;
 use super::outside::sql::Database;
@@ -258,6 +259,6 @@ pub struct Allow {
     pub sql: Vec<String>,
     /// The databases that the manifest declares, by name.
     pub connections: BTreeMap<String, Arc<Database>>,
-    /// Whether other clusters may be reached, by kubeconfigs in Secrets.
-    pub clusters: bool,
+    /// Other clusters, by kubeconfigs in Secrets.
+    pub clusters: AllowedClusters,
 }

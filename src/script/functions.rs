@@ -8,6 +8,7 @@ mod cryptography;
 mod environment;
 mod errors;
 mod events;
+mod finished;
 mod hexadecimal;
 mod hooks;
 mod http;

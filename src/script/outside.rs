@@ -1,21 +1,25 @@
 //! The interfaces of host functions to the world outside of the cluster. The owner of the host implements them; the functions check first
 //! what the manifest allows.
 
+pub mod clusters;
 pub mod files;
 mod glob;
 mod hosts;
 mod http;
 pub mod measures;
+pub mod pods;
 pub mod programs;
 pub mod sql;
 mod tokens;
 
 use std::sync::Arc;
 
+use clusters::AddressRule;
 use files::Files;
 pub use hosts::{Grants, is_allowed, is_place_allowed};
 pub use http::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest, Identity, ProxyChoice};
 use measures::Measures;
+use pods::Pods;
 use programs::Programs;
 use sql::Databases;
 pub(super) use tokens::Tokens;
@@ -33,6 +37,10 @@ pub struct Outside {
     pub databases: Option<Arc<dyn Databases>>,
     /// The metrics of the operator.
     pub measures: Option<Arc<dyn Measures>>,
+    /// The addresses that servers of other clusters may have.
+    pub addresses: Option<Arc<dyn AddressRule>>,
+    /// The containers, if not the cluster answers for them.
+    pub pods: Option<Arc<dyn Pods>>,
     /// The tokens of OAuth 2, which the calls of one operator share.
     pub(super) tokens: Arc<Tokens>,
 }
@@ -41,13 +49,25 @@ impl Outside {
     /// Returns a world with all of it.
     pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>, databases: Arc<dyn Databases>) -> Self {
         let (http, programs, files, databases) = (Some(http), Some(programs), Some(files), Some(databases));
-        Self { http, programs, files, databases, measures: None, tokens: Arc::default() }
+        Self { http, programs, files, databases, ..Self::default() }
     }
 
     /// Returns the same world with the metrics of an operator.
     #[must_use]
     pub fn measured_by(self, measures: Arc<dyn Measures>) -> Self {
         Self { measures: Some(measures), ..self }
+    }
+
+    /// Returns the same world with other clusters.
+    #[must_use]
+    pub fn with_clusters(self, addresses: Arc<dyn AddressRule>) -> Self {
+        Self { addresses: Some(addresses), ..self }
+    }
+
+    /// Returns the same world with answers for containers.
+    #[must_use]
+    pub fn with_pods(self, pods: Arc<dyn Pods>) -> Self {
+        Self { pods: Some(pods), ..self }
     }
 
     /// Returns the same world for an operator that begins anew.

@@ -83,6 +83,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &["cluster", "outside", "engines"]),
     ("hyper_util", &["cluster", "outside"]),
     ("hyper_rustls", &["cluster", "outside"]),
+    ("tokio_tungstenite", &["cluster"]),
     // Scenarios connect the engine's client with the embedded server.
     ("http", &["cluster", "outside", "scenario", "engines"]),
     ("tower", &["cluster", "outside", "engines"]),

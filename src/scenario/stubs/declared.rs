@@ -8,6 +8,7 @@ use url::Url;
 
 use super::recording::Recording;
 use super::sent::SentRequest;
+use crate::script::api::ApiError;
 use crate::script::outside::programs::Finished;
 use crate::script::outside::sql::{Reply, SqlError};
 use crate::script::outside::{HttpAnswer, HttpProblem, HttpRequest};
@@ -19,6 +20,8 @@ pub struct Stubs {
     pub http: Vec<HttpStub>,
     /// The runs of programs. In their order: the first one that fits a call answers it.
     pub programs: Vec<ProgramStub>,
+    /// The logs of containers, and the commands in them. The first one that fits a call answers it.
+    pub pods: Vec<PodStub>,
     /// The contents of files by absolute path; `None` for a file that does not exist.
     pub files: BTreeMap<String, Option<Vec<u8>>>,
     /// The answers of databases. In their order: the first one that fits a statement answers it.
@@ -59,6 +62,39 @@ pub struct ProgramStub {
     pub fails: Option<String>,
     /// What it gives back.
     pub finished: Finished,
+}
+
+/// A stub of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodStub {
+    /// The pattern of its name.
+    pub name: String,
+    /// The pattern of its namespace; `None` for any.
+    pub namespace: Option<String>,
+    /// The pattern of the container that a call names; `None` for any, and for calls that name none.
+    pub container: Option<String>,
+    /// How many calls it answers; `None` for any number.
+    pub times: Option<usize>,
+    /// The virtual time that the answer takes.
+    pub takes: Duration,
+    /// The error of the API server in place of an answer.
+    pub fails: Option<ApiError>,
+    /// What it answers.
+    pub answer: PodAnswer,
+}
+
+/// What a stub of a pod answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PodAnswer {
+    /// The log of a container.
+    Log(String),
+    /// A command.
+    Command {
+        /// The patterns of its program and arguments.
+        patterns: Vec<String>,
+        /// How it ends.
+        finished: Finished,
+    },
 }
 
 /// A stub of an HTTP server.

@@ -7,7 +7,7 @@ use url::Url;
 use super::declared::{HttpReply, HttpStub, Stubs};
 use super::recording::{self, Recording};
 use super::sent::SentRequest;
-use super::{read_machine, read_sql};
+use super::{read_machine, read_pods, read_sql};
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};
@@ -25,7 +25,7 @@ pub(in super::super) fn is_stubbed_given(item: &Item<'_>) -> bool {
 pub(in super::super) fn read(reader: &Reader, fields: &Fields<'_>) -> Stubs {
     let http = reader.list_of(fields, "http").iter().filter_map(|item| stub(reader, item)).collect();
     let (programs, files) = read_machine::read(reader, fields);
-    Stubs { http, programs, files, sql: read_sql::read(reader, fields) }
+    Stubs { http, programs, pods: read_pods::read(reader, fields), files, sql: read_sql::read(reader, fields) }
 }
 
 fn stub(reader: &Reader, item: &Item<'_>) -> Option<HttpStub> {

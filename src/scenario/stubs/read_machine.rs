@@ -61,7 +61,7 @@ fn entries<'a>(reader: &Reader, item: &Item<'a>) -> Vec<(&'a str, Item<'a>)> {
 }
 
 /// Reads a text, or `{base64: …}`.
-fn contents(reader: &Reader, item: &Item<'_>) -> Option<Vec<u8>> {
+pub(super) fn contents(reader: &Reader, item: &Item<'_>) -> Option<Vec<u8>> {
     if !matches!(item.node.kind, Kind::Map(_)) {
         return if item.node.text() == Some("") { Some(Vec::new()) } else { reader.owned(item).map(String::into_bytes) };
     }

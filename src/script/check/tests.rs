@@ -246,6 +246,28 @@ fn lost_results_are_errors_and_hidden_returns_are_warnings() {
 }
 
 #[test]
+fn functions_in_place_of_methods_that_are_called_are_warnings() {
+    let problems = |script: &str| {
+        let case = Case::new(script).runs(BindingKind::Change, "f");
+        case.problems().to_string()
+    };
+    let get = "fn get(key) { key } fn f(spec) { let m = #{a: 1}; ";
+    for called in ["print(m.get(\"a\"));", "print(spec.labels.get(\"a\"));", "print([m].map(|one| one.get(\"a\")));"] {
+        let found = problems(&format!("{get}{called} }}"));
+        assert!(found.contains("`get` is also called where this file calls the method `get` of a value"), "{called}: {found}");
+    }
+    // Without such a call, with another number of arguments, and as a method on purpose.
+    for script in [
+        format!("{get} print(m); }}"),
+        "fn get(map, key) { map[key] } fn f(spec) { print(#{a: 1}.get(\"a\")); }".to_owned(),
+        "fn get(key) { this[key] } fn f(spec) { print(#{a: 1}.get(\"a\")); }".to_owned(),
+        "fn double(key) { key } fn f(spec) { print(double(1)); }".to_owned(),
+    ] {
+        assert!(!problems(&script).contains("is also called"), "{script}: {}", problems(&script));
+    }
+}
+
+#[test]
 fn expressions_see_their_arguments_and_warn_about_missing_steps() {
     insta::assert_snapshot!(
         Case::new("fn f() {}")

@@ -7,6 +7,7 @@
 mod caller;
 mod can;
 mod condition;
+mod exec;
 mod objects;
 mod other_cluster;
 mod raw;
@@ -35,5 +36,6 @@ fn of_every_cluster(to: &mut impl Registry) {
     objects::register(to);
     watching::register(to);
     subresources::register(to);
+    exec::register(to);
     can::register(to);
 }

@@ -16,13 +16,16 @@ use serde_json::{Value, json};
 use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, Operation, RawRequest, WatchRequest};
+use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, Operation, RawRequest, WatchRequest};
 use crate::script::budget::{Budget, Ending};
 use crate::script::context::testing::{environment, run, run_as, run_in};
 use crate::script::context::{Context, Environment, Mode};
 use crate::script::convert;
 use crate::script::declaration::{Allow, Limits};
 use crate::script::memo::ObjectMemo;
+use crate::script::outside::clusters::{AddressRule, AllowedClusters, ServerRule};
+use crate::script::outside::programs::Finished;
+use crate::script::outside::{Grants, Outside};
 use crate::script::subject::{Object, Subject};
 
 /// Returns the JSON of a script's value, or the text of its error with the position.
@@ -181,6 +184,17 @@ struct Cluster {
     answers: Mutex<Vec<Result<Value, ApiError>>>,
     /// What watches see, one after another, with the seconds before each.
     changes: Mutex<Vec<(u64, Result<Change, ApiError>)>>,
+    /// How commands in containers end.
+    ended: Mutex<Option<Result<Finished, ExecError>>>,
+}
+
+/// Has no special addresses.
+struct Anywhere;
+
+impl AddressRule for Anywhere {
+    fn refusal(&self, _: &str, _: std::net::IpAddr, _: &Grants) -> Option<&'static str> {
+        None
+    }
 }
 
 fn refused(status: u16, reason: &str) -> Result<Value, ApiError> {
@@ -237,14 +251,21 @@ impl Api for Cluster {
         seen.chain(stream::pending()).boxed()
     }
 
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>> {
+        let ExecRequest { namespace, name, container, arguments, stdin, time, output, .. } = request;
+        let namespace = namespace.unwrap_or_else(|| "-".into());
+        self.requests.lock().unwrap().push(format!("exec {namespace}/{name} {container:?} {arguments:?} {stdin:?} {time:?} {output}"));
+        ready(self.ended.lock().unwrap().clone().unwrap_or_else(|| Ok(Finished { stdout: b"out".to_vec(), ..Finished::default() }))).boxed()
+    }
+
     fn raw(&self, request: RawRequest) -> BoxFuture<'_, Result<Bytes, ApiError>> {
         let RawRequest { method, path, content_type, body } = request;
         self.requests.lock().unwrap().push(format!("{method} {path} {content_type} {}", body.unwrap_or_default()));
         ready(self.answers.lock().unwrap().pop().unwrap_or(Ok(json!({}))).map(|answer| Bytes::from(answer.to_string()))).boxed()
     }
 
-    fn other_cluster(&self, kubeconfig: &str) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
-        self.requests.lock().unwrap().push(format!("cluster {kubeconfig}"));
+    fn other_cluster(&self, kubeconfig: &str, rule: ServerRule) -> BoxFuture<'_, Result<Arc<dyn Api>, ApiError>> {
+        self.requests.lock().unwrap().push(format!("cluster {kubeconfig} {:?}", rule.allowed()));
         let other: Arc<dyn Api> = Arc::new(Self { answers: Mutex::new(vec![Ok(json!({"kind": "Other"}))]), ..Self::default() });
         ready(Ok(other)).boxed()
     }
@@ -283,8 +304,9 @@ async fn run_on(cluster: &Arc<Cluster>, script: &str) -> Result<Value, String> {
 }
 
 async fn run_with(cluster: &Arc<Cluster>, budget: Rc<Budget>, script: &str) -> Result<Value, String> {
-    let allow = Allow { clusters: true, ..Allow::default() };
-    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, ..environment() });
+    let allow = Allow { clusters: AllowedClusters::Ordinary, ..Allow::default() };
+    let outside = Outside::default().with_clusters(Arc::new(Anywhere));
+    let environment = Rc::new(Environment { api: Some(Arc::clone(cluster) as Arc<dyn Api>), allow, outside, ..environment() });
     let body = json!({"apiVersion": "example.com/v1", "kind": "Example", "metadata":
         {"name": "ex", "namespace": "here", "uid": "u", "labels": {"app": "x"}}, "spec": {"child": {"kind": "Pod"}}});
     let object = Object { resource: Arc::default(), body: Body::from(body), memo: ObjectMemo::empty("u") };

@@ -43,6 +43,13 @@ pub fn is_place_allowed(listed: &[String], host: &Host<&str>, port: u16, default
     listed.iter().any(|entry| Entry::of(entry).allows(host, Some(port), Some(default)))
 }
 
+/// Tells whether a list of hosts has that of an address, at its port, or without a port.
+pub(super) fn is_listed(listed: &[String], url: &Url) -> bool {
+    let Some(host) = url.host() else { return false };
+    let fits = |entry: &Entry| entry.is_host(&host) && entry.port.is_none_or(|port| url.port_or_known_default() == Some(port));
+    listed.iter().any(|text| fits(&Entry::of(text)))
+}
+
 struct Entry {
     host: Pattern,
     port: Option<u16>,
@@ -76,8 +83,11 @@ impl Entry {
 
     fn allows(&self, host: &Host<&str>, port: Option<u16>, default: Option<u16>) -> bool {
         let wanted = self.port.or(default);
-        let is_port = wanted.is_some() && wanted == port;
-        let is_host = match (&self.host, host) {
+        wanted.is_some() && wanted == port && self.is_host(host)
+    }
+
+    fn is_host(&self, host: &Host<&str>) -> bool {
+        match (&self.host, host) {
             (Pattern::Address(address), Host::Ipv4(host)) => *address == IpAddr::V4(*host),
             (Pattern::Address(address), Host::Ipv6(host)) => *address == IpAddr::V6(*host).to_canonical(),
             (Pattern::Name(name), Host::Domain(host)) => name == host.trim_end_matches('.'),
@@ -86,8 +96,7 @@ impl Entry {
                 host.len() > suffix.len() && host.ends_with(suffix.as_str())
             }
             _ => false,
-        };
-        is_port && is_host
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 // Command apiserver runs the parts of Kubernetes that the end-to-end suite needs, from their Go modules:
-// etcd, the API server, the controllers, and kubectl; and the informers that stand for all controllers written in Go.
+// etcd, the API server, the controllers, a kubelet without containers, and kubectl; and the informers that stand for all controllers written in Go.
 package main
 
 import (
@@ -22,6 +22,8 @@ func main() {
 		runControllers()
 	case "kubectl":
 		runKubectl()
+	case "kubelet":
+		runKubelet(os.Args[1:])
 	case "informer":
 		runInformer(os.Args[1:])
 	case "pages":
@@ -32,6 +34,6 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: apiserver etcd|kube-apiserver|kube-controller-manager|kubectl|informer|pages [flags]")
+	fmt.Fprintln(os.Stderr, "usage: apiserver etcd|kube-apiserver|kube-controller-manager|kubelet|kubectl|informer|pages [flags]")
 	os.Exit(2)
 }

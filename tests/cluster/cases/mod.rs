@@ -17,6 +17,7 @@ mod outside;
 mod packaging;
 mod peering;
 mod pod;
+mod pods;
 mod reload;
 mod replicas;
 mod sameness;
@@ -58,6 +59,7 @@ pub(crate) fn all() -> Vec<Case> {
         uninstall::CASES,
         replicas::CASES,
         pod::CASES,
+        pods::CASES,
         scenarios::CASES,
         database::CASES,
         examples::CASES,

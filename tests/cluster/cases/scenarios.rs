@@ -253,8 +253,8 @@ fn is_runnable(scenario: &Scenario) -> bool {
 /// Returns the first reason why a scenario cannot run completely.
 fn obstacle(scenario: &Scenario) -> Option<Obstacle> {
     let mut found = BTreeSet::new();
-    let Stubs { http, programs, files, sql } = &scenario.stubs;
-    if !http.is_empty() || !programs.is_empty() || !files.is_empty() || !sql.is_empty() {
+    let Stubs { http, programs, pods, files, sql } = &scenario.stubs;
+    if !http.is_empty() || !programs.is_empty() || !pods.is_empty() || !files.is_empty() || !sql.is_empty() {
         found.insert(Obstacle::Stubs);
     }
     let mut is_at_rest = true;

@@ -344,7 +344,8 @@ fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the mode of our own file can be set");
 }
 
-fn free_port() -> u16 {
+/// Returns a port that nobody listens at.
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port on loopback").port()
 }
 

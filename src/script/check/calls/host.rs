@@ -134,6 +134,7 @@ impl<'a> Analysis<'a> {
             | (Function::Patch | Function::PatchStatus | Function::Scale, [kind, namespace, name, _])
             | (Function::Delete | Function::Wait, [kind, namespace, name, ..]) => self.named(site, kind, Some(namespace), name),
             (Function::WatchUntil, [kind, rest @ ..]) => self.watched(site, kind, rest),
+            (Function::Exec, place) => self.command(site, place),
             (Function::Logs | Function::Evict | Function::Token | Function::Cluster, place) => self.of_fixed_kind(site, place),
             // Other numbers of arguments are errors.
             _ => Values::unknown(),
@@ -164,6 +165,26 @@ impl<'a> Analysis<'a> {
             [name, options] if is_map(options) => drop(self.named(site, &kind, None, name)),
             [namespace, name, ..] => drop(self.named(site, &kind, Some(namespace), name)),
             [] => {}
+        }
+        Values::unknown()
+    }
+
+    /// `k8s::exec([namespace,] pod, arguments, [options])`.
+    fn command(&mut self, site: &Site, given: &[Values]) -> Values {
+        let kind = site.function.kind().map_or_else(Values::unknown, Values::text);
+        let (without, within) = match given {
+            [_, _] => (true, false),
+            // What is not known may be the arguments of the command, or a name before them.
+            [_, second, _] if is_list(second) => (true, second.is_open),
+            [_, second, third] => (second.is_open && (is_map(third) || third.is_open), !is_map(third)),
+            [_, _, _, _] => (false, true),
+            _ => (false, false),
+        };
+        if without {
+            self.named(site, &kind, None, &given[0]);
+        }
+        if within {
+            self.named(site, &kind, Some(&given[0]), &given[1]);
         }
         Values::unknown()
     }
@@ -293,6 +314,10 @@ fn is_duration(values: &Values) -> bool {
 
 fn is_map(values: &Values) -> bool {
     !values.is_open && values.known.iter().all(|known| matches!(known, Known::Map(_)))
+}
+
+fn is_list(values: &Values) -> bool {
+    values.known.iter().any(|known| matches!(known, Known::List(_)))
 }
 
 fn is_text(values: &Values) -> bool {

@@ -57,6 +57,8 @@ fn requests_that_wait_or_have_a_kind_of_their_own_are_seen() {
         k8s::wait("pods", "there", "e", "Ready", spec.timeout); k8s::wait("pods", "f", "Ready", spec.timeout);
         k8s::watch_until("pods", "a", |pod| pod != ()); k8s::watch_until("pods", "there", #{ labels: "a=b" }, |pods| { k8s::delete("v1/pods", "inner"); true }, 5);
         k8s::logs("a"); k8s::logs("there", "a", #{ tail: 1 }); k8s::evict("a", #{ grace: 1 }); k8s::token("there", "robot"); k8s::cluster("access");
+        k8s::exec("a", ["ls"]); k8s::exec("b", ["ls", x], #{ stdin: x }); k8s::exec("there", "c", ["ls"]); k8s::exec("there", "d", [], #{});
+        k8s::exec(x, ["ls"]); k8s::exec("e", x, #{ check: true }); k8s::exec("there", "f", x);
         k8s::cluster("there", "access", "config"); k8s::can("get", "pods"); k8s::raw("GET", "/version");
     }"#;
     let expected = [
@@ -64,6 +66,13 @@ fn requests_that_wait_or_have_a_kind_of_their_own_are_seen() {
         "cluster v1/secrets access in there",
         "delete v1/pods inner",
         "evict v1/pods a",
+        "exec v1/pods",
+        "exec v1/pods a",
+        "exec v1/pods b",
+        "exec v1/pods c in there",
+        "exec v1/pods d in there",
+        "exec v1/pods e",
+        "exec v1/pods f in there",
         "logs v1/pods a",
         "logs v1/pods a in there",
         "token v1/serviceaccounts robot in there",

@@ -14,6 +14,7 @@ use crate::script::context::wait_in;
 use crate::script::functions::options::text;
 use crate::script::functions::targets::unexpected;
 use crate::script::other_cluster::OtherCluster;
+use crate::script::outside::clusters::{AllowedClusters, ServerRule};
 use crate::script::script_error::Failure;
 
 /// The keys under which kubeconfigs are kept: the usual ones, and that of Cluster API.
@@ -33,11 +34,14 @@ pub(super) fn register(engine: &mut Engine, module: &mut Module) {
 
 /// `k8s::cluster([namespace,] secret)`, `k8s::cluster(namespace, secret, key)`: the cluster of the kubeconfig in a Secret.
 fn cluster(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
-    let allowed = call.context.allow().clusters;
-    if !allowed {
-        let message = format!("`{}` needs `clusters: true` under `allow` in the manifest", call.name);
+    let allowed = call.context.allow().clusters.clone();
+    if allowed == AllowedClusters::Nothing {
+        let message = format!("`{}` needs `clusters: true`, or a list of hosts, under `allow` in the manifest", call.name);
         return Err(Failure::host("forbidden", message).into());
     }
+    let addresses = call.context.outside().addresses.clone();
+    let addresses = addresses.ok_or_else(|| Failure::host("unavailable", format!("`{}` cannot reach other clusters here", call.name)))?;
+    let rule = ServerRule::new(allowed, addresses);
     let (place, key) = match given {
         [namespace, name, key] => (vec![namespace.clone(), name.clone()], Some(text(&call.name, "the key", key)?)),
         place => (place.to_vec(), None),
@@ -55,7 +59,7 @@ fn cluster(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     let kubeconfig = STANDARD.decode(found).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let kubeconfig = kubeconfig.ok_or_else(|| call.failed(&target, unexpected("its kubeconfig is not a text")))?;
     let api = call.context.cluster(&call.name)?;
-    let other = wait_in(&call.context, async move { api.other_cluster(&kubeconfig).await })?;
+    let other = wait_in(&call.context, async move { api.other_cluster(&kubeconfig, rule).await })?;
     other.map(|api| Dynamic::from(OtherCluster(api))).map_err(|error| call.failed(&target, error))
 }
 

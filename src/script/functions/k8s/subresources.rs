@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::caller::{Caller, Registry, Thrown};
 use super::objects;
 use crate::script::access::Function;
-use crate::script::api::{LogPart, Operation};
+use crate::script::api::{LogPart, LogRequest, Operation};
+use crate::script::context::wait_in;
 use crate::script::convert;
 use crate::script::functions::options::Options;
 use crate::script::functions::support::may_have_bytes;
@@ -59,10 +60,18 @@ fn logs(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
         has_timestamps: options.switch("timestamps", false)?,
         limit,
     };
-    Ok(convert::to_dynamic(&call.send(&target, Operation::Log { name, part })?))
+    let Some(pods) = call.context.outside().pods.clone() else {
+        return Ok(convert::to_dynamic(&call.send(&target, Operation::Log { name, part })?));
+    };
+    call.require(&target, Function::Logs.subresource())?;
+    call.context.api(&call.name)?;
+    let request = LogRequest { namespace: target.namespace.clone(), name, part };
+    let answer = wait_in(&call.context, async move { pods.log(request).await })?.map_err(|error| call.failed(&target, error))?;
+    may_have_bytes(call.native, answer.len())?;
+    Ok(answer.into())
 }
 
-fn number(options: &Options, key: &str) -> Result<Option<u64>, Thrown> {
+pub(super) fn number(options: &Options, key: &str) -> Result<Option<u64>, Thrown> {
     match options.value(key) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_u64().map(Some).ok_or_else(|| options.wrong(key, "an integer that is not negative")),

@@ -5,29 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rhai::{Array, Dynamic, Engine, FuncRegistration, Map, Module};
-use serde_json::Value;
 use tracing::Instrument as _;
 
 use crate::script::bytes::Bytes;
 use crate::script::context::{Context, wait_in};
+use crate::script::functions::finished::{self, Form, KIND};
 use crate::script::functions::options::{placed, text};
-use crate::script::functions::support::{self, Native, Thrown, may_have_bytes};
+use crate::script::functions::support::{self, Native, Thrown};
 use crate::script::outside::files::FilePattern;
-use crate::script::outside::programs::{AllowedProgram, Finished, ProgramError, ProgramRequest};
+use crate::script::outside::programs::{AllowedProgram, Finished, ProgramRequest};
 use crate::script::script_error::Failure;
-use crate::script::{allocator, bounded, convert, time};
-
-/// The kind of its errors.
-const KIND: &str = "exec";
+use crate::script::{allocator, convert, time};
 
 /// The name of the function, for messages.
 const NAME: &str = "exec::run";
 
 /// The options.
 const OPTIONS: [&str; 7] = ["stdin", "files", "env", "timeout", "outputs", "check", "binary"];
-
-/// The length of standard error in the message of a failed program, in characters from its end.
-const SHOWN_ERRORS: usize = 400;
 
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {
@@ -49,7 +43,7 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
     let Some(allowed) = context.allow().exec.get(&name) else {
         return Err(refused(format!("the program {name} is not listed under `allow.exec`")).into());
     };
-    let arguments = arguments_of(arguments)?;
+    let arguments = finished::arguments(NAME, arguments)?;
     allowed.admit(&arguments).map_err(|wrong| refused(format!("`{NAME}`: {name} is not allowed with these arguments: {wrong}")))?;
     let options = Options::read(options)?;
     let programs = context.outside().programs.clone();
@@ -59,13 +53,13 @@ fn run(native: &Native<'_>, name: &Dynamic, arguments: &Dynamic, options: Dynami
     let request = allocator::uncounted(|| request(&name, allowed, &arguments, &options));
     let ran = async move { Arc::clone(&programs).run(request).await }.instrument(context.span().clone());
     match wait_in(&context, ran)? {
-        Ok(finished) => {
-            let result = returned(native, &name, &finished, &options);
+        Ok(ended) => {
+            let result = returned(native, &name, &ended, &options);
             // The call has copies of its own, and has never counted this.
-            allocator::uncounted(|| drop(finished));
+            allocator::uncounted(|| drop(ended));
             result
         }
-        Err(error) => Err(failed(error)?.into()),
+        Err(error) => Err(finished::failed(error)?.into()),
     }
 }
 
@@ -87,60 +81,11 @@ fn refused(message: String) -> Failure {
     Failure { reason: Some("Forbidden".to_owned()), ..Failure::host(KIND, message) }
 }
 
-/// Returns the error that scripts catch.
-fn failed(error: ProgramError) -> Result<Failure, Thrown> {
-    let ProgramError { reason, message, stdout, stderr } = &error;
-    bounded::reserve((stdout.len() + stderr.len()).saturating_mul(2))?;
-    let failure = Failure { reason: Some(reason.as_str().to_owned()), ..Failure::host(KIND, message.as_str()) };
-    let failure = with_output(failure, stdout, stderr);
-    allocator::uncounted(|| drop(error));
-    Ok(failure)
-}
-
-fn with_output(mut failure: Failure, stdout: &[u8], stderr: &[u8]) -> Failure {
-    let text = |bytes: &[u8]| Value::String(String::from_utf8_lossy(bytes).into_owned());
-    failure.properties.extend([("stdout", text(stdout)), ("stderr", text(stderr))]);
-    failure
-}
-
-fn returned(native: &Native<'_>, name: &str, finished: &Finished, options: &Options) -> Result<Dynamic, Thrown> {
-    let Finished { code, stdout, stderr, files } = finished;
-    let size = stdout.len() + stderr.len() + files.values().map(Vec::len).sum::<usize>();
-    bounded::reserve(size.saturating_mul(2))?;
-    if options.check && *code != 0 {
-        let errors = String::from_utf8_lossy(stderr);
-        let end = errors.trim().chars().rev().take(SHOWN_ERRORS).collect::<Vec<_>>().into_iter().rev().collect::<String>();
-        let colon = if end.is_empty() { "" } else { ": " };
-        let message = format!("{name} has ended with the code {code}{colon}{end}");
-        let failure = Failure { reason: Some("ExitCode".to_owned()), ..Failure::host(KIND, message) };
-        let mut failure = with_output(failure, stdout, stderr);
-        failure.properties.insert("code", (*code).into());
-        return Err(failure.into());
-    }
-    may_have_bytes(native, stdout.len().max(stderr.len()))?;
-    let text = |bytes: &[u8]| Dynamic::from(String::from_utf8_lossy(bytes).into_owned());
-    let bytes = |bytes: &[u8]| Dynamic::from(Bytes(bytes.into()));
-    let files = files.iter().map(|(path, contents)| (path.as_str().into(), bytes(contents))).collect::<Map>();
-    let entries: [(&str, Dynamic); 4] = [
-        ("code", i64::from(*code).into()),
-        ("stdout", if options.binary { bytes(stdout) } else { text(stdout) }),
-        ("stderr", text(stderr)),
-        ("files", files.into()),
-    ];
-    Ok(entries.into_iter().map(|(key, value)| (key.into(), value)).collect::<Map>().into())
-}
-
-/// Returns the arguments: texts, and numbers as texts.
-fn arguments_of(given: &Dynamic) -> Result<Vec<String>, Thrown> {
-    let items = list(given, "the arguments")?;
-    let argument = |item: Dynamic| {
-        if item.is_int() || item.is_float() {
-            return Ok(convert::shown(&item));
-        }
-        let argument = text(NAME, "an argument", &item)?;
-        if argument.contains('\0') { Err(wrong("an argument has a zero character")) } else { Ok(argument) }
-    };
-    items.into_iter().map(argument).collect()
+fn returned(native: &Native<'_>, name: &str, ended: &Finished, options: &Options) -> Result<Dynamic, Thrown> {
+    let mut result = finished::returned(native, name, ended, Form { check: options.check, binary: options.binary })?;
+    let files = ended.files.iter().map(|(path, contents)| (path.as_str().into(), finished::bytes(contents))).collect::<Map>();
+    result.insert("files".into(), files.into());
+    Ok(result.into())
 }
 
 /// The options of a call.
@@ -176,7 +121,8 @@ impl Options {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(wrong("the option `timeout` must be more than zero"));
         }
-        let outputs = option("outputs").map_or_else(|| Ok(Array::new()), |outputs| list(outputs, "the option `outputs`"))?;
+        let outputs =
+            option("outputs").map_or_else(|| Ok(Array::new()), |outputs| finished::list(NAME, "the option `outputs`", outputs))?;
         Ok(Self {
             stdin: option("stdin").map(|stdin| bytes("the option `stdin`", stdin)).transpose()?.unwrap_or_default(),
             files: files.into_iter().map(file).collect::<Result<_, Thrown>>()?,
@@ -200,14 +146,6 @@ fn variable((name, value): (rhai::Identifier, Dynamic)) -> Result<(String, Strin
 fn output(pattern: &Dynamic) -> Result<FilePattern, Thrown> {
     let pattern = text(NAME, "a pattern of `outputs`", pattern)?;
     FilePattern::relative(&pattern).map_err(|problem| wrong(format!("the pattern {pattern:?} of `outputs`: {problem}")))
-}
-
-/// Returns a list, or the copy of a list of the object.
-fn list(given: &Dynamic, what: &str) -> Result<Array, Thrown> {
-    if let Ok(items) = given.as_array_ref() {
-        return Ok(items.clone());
-    }
-    plain(given)?.into_array().map_err(|_| wrong(format!("{what} must be a list")))
 }
 
 /// Returns a map, or the copy of a map of the object. The values are as they are: bytes stay bytes.

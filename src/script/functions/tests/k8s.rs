@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{Cluster, on_cluster, refused, requests, run_on};
-use crate::script::api::{ApiError, Change};
+use crate::script::api::{ApiError, Change, ExecError};
+use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
 
 fn pod(name: &str, ready: &str) -> Value {
     json!({"kind": "Pod", "metadata": {"name": name, "namespace": "here"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}})
@@ -134,6 +135,57 @@ async fn logs_evictions_and_tokens_are_subresources() {
 }
 
 #[tokio::test]
+async fn commands_have_arguments_an_input_and_limits() {
+    let script = "k8s::exec(\"a\", [\"ls\", 1]); \
+        k8s::exec(\"there\", \"a\", [\"cat\"], #{container: \"c\", stdin: \"x\", timeout: \"5s\", limit: 9}); \
+        k8s::exec(\"a\", [\"cat\"], #{stdin: base64::decode_bytes(\"eQ==\")})";
+    assert_eq!(
+        requests(script).await,
+        [
+            "exec here/a None [\"ls\", \"1\"] None 60s 1048576",
+            "exec there/a Some(\"c\") [\"cat\"] Some([120]) 5s 9",
+            "exec here/a None [\"cat\"] Some([121]) 60s 1048576",
+        ]
+    );
+    for (script, expected) in [
+        ("k8s::exec(\"a\", \"ls\")", "`k8s::exec`: the arguments must be a list"),
+        ("k8s::exec(\"a\", [])", "must begin with a program"),
+        ("k8s::exec(\"a\", [\"a\\x00\"])", "an argument has a zero character"),
+        ("k8s::exec(\"a\", [\"ls\"], #{env: 1})", "`k8s::exec` has no option `env`"),
+        ("k8s::exec(\"a\", [\"ls\"], #{timeout: 0})", "the option `timeout` must be more than zero"),
+        ("k8s::exec(\"a\", [\"ls\"], #{stdin: 1})", "the option `stdin` must be"),
+    ] {
+        let error = on_cluster(script, Vec::new()).await.0.expect_err(script);
+        assert!(error.contains(expected), "{script}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn ends_of_commands_are_those_of_programs() {
+    let on = async |ended: Result<Finished, ExecError>, script: &str| {
+        let cluster = Arc::new(Cluster { ended: Mutex::new(Some(ended)), ..Cluster::default() });
+        run_on(&cluster, script).await
+    };
+    let ended = || Ok(Finished { code: 3, stdout: b"out".to_vec(), stderr: b"err".to_vec(), ..Finished::default() });
+    let found = on(ended(), "let e = k8s::exec(\"a\", [\"ls\"]); [e.code, e.stdout, e.stderr, e.keys().len()]").await;
+    assert_eq!(found, Ok(json!([3, "out", "err", 3])));
+    let found = on(ended(), "type_of(k8s::exec(\"a\", [\"ls\"], #{binary: true}).stdout)").await;
+    assert_eq!(found, Ok(json!("Bytes")));
+    let caught = |options: &str| {
+        format!(
+            "let c; try {{ k8s::exec(\"a\", [\"ls\"], {options}) }} catch (e) {{ c = [e.kind, e.reason, e.message, e.status, e.code, e.stdout]; }} c"
+        )
+    };
+    let found = on(ended(), &caught("#{check: true}")).await;
+    assert_eq!(found, Ok(json!(["exec", "ExitCode", "ls in pods.v1 here/a has ended with the code 3: err", null, 3, "out"])));
+    let late = ProgramError { stdout: b"so far".to_vec(), ..ProgramError::new(ProgramFailure::Timeout, "too late") };
+    let found = on(Err(ExecError::Command(late)), &caught("#{}")).await;
+    assert_eq!(found, Ok(json!(["exec", "Timeout", "k8s::exec pods.v1 here/a: too late", null, null, "so far"])));
+    let found = on(Err(ExecError::Api(refused(403, "Forbidden").unwrap_err())), &caught("#{}")).await.unwrap();
+    assert_eq!((&found[0], &found[1], &found[3]), (&json!("api"), &json!("Forbidden"), &json!(403)));
+}
+
+#[tokio::test]
 async fn the_own_rights_are_asked_for() {
     let allowed = |is_allowed: bool| Ok(json!({"status": {"allowed": is_allowed}}));
     let script =
@@ -178,7 +230,7 @@ async fn another_cluster_has_the_same_functions() {
     let script = "let other = k8s::cluster(\"there\", \"access\"); [other.get(\"pods\", \"a\").kind, other.list(\"pods\").len()]";
     let (found, sent) = on_cluster(script, vec![secret()]).await;
     assert_eq!(found, Ok(json!(["Other", 1])));
-    assert_eq!(sent, ["secrets.v1 there Get { name: \"access\" }", "cluster config"]);
+    assert_eq!(sent, ["secrets.v1 there Get { name: \"access\" }", "cluster config Ordinary"]);
     for (answer, expected) in [
         (json!(null), "k8s::cluster secrets.v1 here/access: there is no such Secret"),
         (json!({"data": {"other": "eA=="}}), "the Secret has no key kubeconfig, value, config"),

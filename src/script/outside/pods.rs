@@ -1,0 +1,14 @@
+//! Answers to requests about containers in place of the cluster: a scenario has none.
+
+use futures::future::BoxFuture;
+
+use super::programs::Finished;
+use crate::script::api::{ApiError, ExecError, ExecRequest, LogRequest};
+
+/// Answers requests about containers.
+pub trait Pods: Send + Sync {
+    /// Returns the log of a container.
+    fn log(&self, request: LogRequest) -> BoxFuture<'_, Result<String, ApiError>>;
+    /// Runs a command in a container.
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'_, Result<Finished, ExecError>>;
+}
