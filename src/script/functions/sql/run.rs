@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rhai::{Dynamic, EvalAltResult, FnPtr};
+use rhai::{Dynamic, FnPtr};
 
 use super::connection::{Connection, Open};
 use super::{thrown, values};
@@ -111,7 +111,7 @@ pub(super) fn transaction(native: &Native<'_>, on: &Dynamic, function: &FnPtr) -
     let transaction = open.borrow_mut().take();
     match returned {
         // A call that must end waits for nothing: the transaction is rolled back, since it is dropped.
-        Err(error) if matches!(error.unwrap_inner(), EvalAltResult::ErrorTerminated(..)) => Err(error),
+        Err(error) if context.budget().check().is_err() => Err(error),
         Ok(value) => {
             let transaction = transaction.ok_or_else(|| thrown(ended()))?;
             wait_in(&context, transaction.end(TransactionEnd::Commit, limit))?.map_err(thrown)?;

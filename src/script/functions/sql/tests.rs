@@ -109,8 +109,8 @@ async fn run_as(mode: Mode, recorder: &Arc<Recorder>, script: &str) -> Result<Va
     let environment = Environment { outside, allow, ..environment() };
     let budget = Rc::new(Budget::new(&Limits { api_calls: 5, ..Limits::default() }, Stop::new()));
     let ended = run_in(Context::new(Rc::new(environment), budget, mode), script).await;
-    ended.map(|value| convert::to_json(&value).unwrap()).map_err(|error| match *error {
-        rhai::EvalAltResult::ErrorRuntime(value, _) => convert::text_of(&value),
+    ended.map(|value| convert::to_json(&value).unwrap()).map_err(|error| match error.unwrap_inner() {
+        rhai::EvalAltResult::ErrorRuntime(value, _) => convert::text_of(value),
         other => other.to_string(),
     })
 }
@@ -235,7 +235,7 @@ async fn a_secret_makes_a_connection() {
 async fn a_declared_server_may_have_other_databases() {
     let script = r#"let c = sql::connect("shop", #{ database: "a" }); sql::execute(c, "x"); `${c}`"#;
     let (shown, recorder) = run(Vec::new(), script).await;
-    assert_eq!(shown.unwrap(), json!("shop/a"));
+    assert_eq!(shown.unwrap(), json!("orders/a"));
     let database = Arc::clone(&recorder.databases.lock()[0]);
     let DatabasePlace::Server(server) = &database.place else { panic!() };
     assert_eq!((server.user.as_str(), server.database.as_deref()), ("admin", Some("a")));
