@@ -249,7 +249,7 @@ fn lost_results_are_errors_and_hidden_returns_are_warnings() {
 fn functions_in_place_of_methods_that_are_called_are_warnings() {
     let problems = |script: &str| {
         let case = Case::new(script).runs(BindingKind::Change, "f");
-        case.problems().to_string()
+        case.problems()
     };
     let get = "fn get(key) { key } fn f(spec) { let m = #{a: 1}; ";
     for called in ["print(m.get(\"a\"));", "print(spec.labels.get(\"a\"));", "print([m].map(|one| one.get(\"a\")));"] {

@@ -25,8 +25,8 @@ pub(super) fn register(engine: &mut Engine) {
     let mut module = Module::new();
     of_every_cluster(&mut InModule(&mut module));
     of_every_cluster(&mut AsMethods(engine));
-    raw::register(&mut module);
-    other_cluster::register(engine, &mut module);
+    raw::register(&mut InModule(&mut module));
+    other_cluster::register(engine, &mut InModule(&mut module));
     events::register(&mut module);
     engine.register_static_module("k8s", module.into());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rhai::{Dynamic, Engine, FuncRegistration, Module};
+use rhai::{Dynamic, Engine};
 use serde_json::Value;
 
 use super::caller::{Caller, HostFunction, Native, Registry, Thrown, run};
@@ -21,15 +21,11 @@ use crate::script::script_error::Failure;
 const KEYS: [&str; 3] = ["kubeconfig", "value", "config"];
 
 /// Registers the function and its result.
-pub(super) fn register(engine: &mut Engine, module: &mut Module) {
+pub(super) fn register(engine: &mut Engine, to: &mut impl Registry) {
     engine.register_type_with_name::<OtherCluster>("cluster");
-    let one = |native: Native<'_>, a: Dynamic| run(&native, None, |call, given| cluster(call, &given[..]), [a]);
-    let two = |native: Native<'_>, a: Dynamic, b: Dynamic| run(&native, None, |call, given| cluster(call, &given[..]), [a, b]);
-    let three =
-        |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, None, |call, given| cluster(call, &given[..]), [a, b, c]);
-    FuncRegistration::new("cluster").set_into_module(module, one);
-    FuncRegistration::new("cluster").set_into_module(module, two);
-    FuncRegistration::new("cluster").set_into_module(module, three);
+    to.one("cluster", |call, given| cluster(call, &given[..]));
+    to.two("cluster", |call, given| cluster(call, &given[..]));
+    to.three("cluster", |call, given| cluster(call, &given[..]));
 }
 
 /// `k8s::cluster([namespace,] secret)`, `k8s::cluster(namespace, secret, key)`: the cluster of the kubeconfig in a Secret.

@@ -1,10 +1,10 @@
 //! `k8s::raw`: requests that have no function of their own.
 
-use rhai::{Dynamic, FuncRegistration, Module};
+use rhai::Dynamic;
 use serde_json::Value;
 use tracing::Instrument as _;
 
-use super::caller::{Caller, Native, Thrown, refused, run};
+use super::caller::{Caller, Registry, Thrown, refused};
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::script::api::{ApiError, RawRequest};
@@ -31,15 +31,10 @@ const PATCHES: [(&str, &str); 4] = [
 ];
 
 /// Registers the function.
-pub(super) fn register(module: &mut Module) {
-    let two = |native: Native<'_>, a: Dynamic, b: Dynamic| run(&native, None, |call, given| raw(call, &given[..]), [a, b]);
-    let three = |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic| run(&native, None, |call, given| raw(call, &given[..]), [a, b, c]);
-    let four = |native: Native<'_>, a: Dynamic, b: Dynamic, c: Dynamic, d: Dynamic| {
-        run(&native, None, |call, given| raw(call, &given[..]), [a, b, c, d])
-    };
-    FuncRegistration::new("raw").set_into_module(module, two);
-    FuncRegistration::new("raw").set_into_module(module, three);
-    FuncRegistration::new("raw").set_into_module(module, four);
+pub(super) fn register(to: &mut impl Registry) {
+    to.two("raw", |call, given| raw(call, &given[..]));
+    to.three("raw", |call, given| raw(call, &given[..]));
+    to.four("raw", |call, given| raw(call, &given[..]));
 }
 
 /// `k8s::raw(method, path, [body], [#{patch}])`: the answer, as a value if it is JSON, else as a text.
