@@ -7,6 +7,7 @@ mod error;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod open;
+mod options;
 mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -28,31 +29,15 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::open::Opener;
+pub(crate) use self::options::Options;
+pub use self::options::Secrets;
 use self::pool::{Lease, Pool};
-use super::reach::ApiServer;
-use super::resolver::Resolver;
 use super::roots::Roots;
 use crate::kit::TaskGroup;
-use crate::script::outside::sql::{Database, Databases, Reply, SecretKey, SqlError, SqlProblem, Statement, Transaction};
+use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, Statement, Transaction};
 
 /// Databases with connections. More are unusual: the one that was not used for the longest time is forgotten, and its idle connections end.
 const MAX_POOLS: usize = 64;
-
-/// Reads Secrets in the namespace of the operator. Errors are texts without values of Secrets.
-pub trait Secrets: Send + Sync {
-    /// Returns a value of a Secret, decoded.
-    fn read(&self, key: &SecretKey) -> BoxFuture<'static, Result<String, String>>;
-}
-
-/// What connections depend on.
-pub(super) struct Options {
-    /// Finds the addresses of names.
-    pub(super) resolver: Arc<dyn Resolver>,
-    /// The API server, which is no database.
-    pub(super) api_server: ApiServer,
-    /// The Secrets with passwords; `None` without a cluster.
-    pub(super) secrets: Option<Arc<dyn Secrets>>,
-}
 
 /// The databases of one operator.
 pub(super) struct LocalDatabases {

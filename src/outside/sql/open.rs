@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::Options;
+use super::options::Options;
 use super::session::{Login, Session, TlsSettings};
 use crate::http::{Trust, install_crypto_provider};
 use crate::kit::TaskGroup;

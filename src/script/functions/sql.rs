@@ -8,18 +8,13 @@ mod quoting;
 mod run;
 #[cfg(test)]
 mod tests;
+mod thrown;
 mod values;
 
 use rhai::{Dynamic, Engine, FnPtr, FuncRegistration, Module};
 
-use self::connection::Connection;
 use super::options::placed;
 use super::support::{Given, Native, two};
-use crate::script::outside::sql::SqlError;
-use crate::script::script_error::Failure;
-
-/// The kind of their errors.
-const KIND: &str = "sql";
 
 /// A function with a connection, a statement, its parameters, and options.
 type StatementFunction = fn(&Native<'_>, [&Dynamic; 4]) -> Given;
@@ -56,17 +51,4 @@ pub(super) fn register(engine: &mut Engine) {
     two(&mut module, "ident", quoting::ident);
     two(&mut module, "literal", quoting::literal);
     engine.register_static_module("sql", module.into());
-}
-
-/// Returns the error that scripts catch.
-fn thrown(error: SqlError) -> Failure {
-    let SqlError { problem, message, sqlstate, code } = error;
-    let mut failure = Failure { reason: Some(problem.as_str().to_owned()), ..Failure::host(KIND, message) };
-    if let Some(sqlstate) = sqlstate {
-        failure.properties.insert("sqlstate", sqlstate.into());
-    }
-    if let Some(code) = code {
-        failure.properties.insert("code", code.into());
-    }
-    failure
 }

@@ -8,7 +8,7 @@ use rhai::Dynamic;
 use serde_json::{Map, Value};
 
 use super::connection::Connection;
-use super::thrown;
+use super::thrown::thrown;
 use crate::script::context::Context;
 use crate::script::functions::options::{Options, json};
 use crate::script::functions::support::{Given, Native, Thrown, wrong};

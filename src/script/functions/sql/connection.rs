@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rhai::{Dynamic, Engine};
 
-use super::thrown;
+use super::thrown::thrown;
 use crate::script::context::Context;
 use crate::script::functions::support::{Thrown, wrong};
 use crate::script::outside::sql::{Database, SqlError, SqlProblem, Transaction};

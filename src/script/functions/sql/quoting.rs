@@ -2,7 +2,7 @@
 
 use rhai::Dynamic;
 
-use super::Connection;
+use super::connection::Connection;
 use crate::script::context::Context;
 use crate::script::convert;
 use crate::script::functions::options::text;

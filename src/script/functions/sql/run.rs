@@ -8,7 +8,8 @@ use std::time::Duration;
 use rhai::{Dynamic, FnPtr};
 
 use super::connection::{Connection, Open};
-use super::{thrown, values};
+use super::thrown::thrown;
+use super::values;
 use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{Options, as_given, text};
 use crate::script::functions::support::{self, Given, Native, Thrown, wrong};
