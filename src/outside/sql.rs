@@ -30,7 +30,6 @@ use tokio::time::Instant;
 
 use self::open::Opener;
 pub(crate) use self::options::Options;
-pub use self::options::Secrets;
 use self::pool::{Lease, Pool};
 use super::roots::Roots;
 use crate::kit::TaskGroup;

@@ -204,8 +204,8 @@ impl Environment {
             Arc::<HttpStubs>::clone(&self.http),
             Arc::<MachineStubs>::clone(&self.machine),
             Arc::<MachineStubs>::clone(&self.machine),
-            Arc::<SqlStubs>::clone(&self.sql),
         )
+        .with_databases(Arc::<SqlStubs>::clone(&self.sql))
         .with_pods(Arc::<PodStubs>::clone(&self.pods))
     }
 

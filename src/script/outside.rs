@@ -46,10 +46,15 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Returns a world with all of it.
-    pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>, databases: Arc<dyn Databases>) -> Self {
-        let (http, programs, files, databases) = (Some(http), Some(programs), Some(files), Some(databases));
-        Self { http, programs, files, databases, ..Self::default() }
+    /// Returns a world with HTTP servers, programs and files.
+    pub fn new(http: Arc<dyn HttpClient>, programs: Arc<dyn Programs>, files: Arc<dyn Files>) -> Self {
+        Self { http: Some(http), programs: Some(programs), files: Some(files), ..Self::default() }
+    }
+
+    /// Returns the same world with databases.
+    #[must_use]
+    pub fn with_databases(self, databases: Arc<dyn Databases>) -> Self {
+        Self { databases: Some(databases), ..self }
     }
 
     /// Returns the same world with the metrics of an operator.

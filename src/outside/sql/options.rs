@@ -2,17 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-
 use crate::outside::reach::ApiServer;
 use crate::outside::resolver::Resolver;
-use crate::script::outside::sql::SecretKey;
-
-/// Reads Secrets in the namespace of the operator. Errors are texts without values of Secrets.
-pub trait Secrets: Send + Sync {
-    /// Returns a value of a Secret, decoded.
-    fn read(&self, key: &SecretKey) -> BoxFuture<'static, Result<String, String>>;
-}
+use crate::script::outside::sql::Secrets;
 
 /// What connections depend on.
 pub(crate) struct Options {

@@ -58,14 +58,12 @@ pub(super) struct TlsSettings {
 }
 
 /// The room that a result may still take.
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), expect(dead_code, reason = "the drivers use it"))]
 pub(super) struct Room {
     max_rows: usize,
     rows: usize,
     bytes: usize,
 }
 
-#[cfg_attr(not(any(feature = "postgres", feature = "mysql", feature = "sqlite")), expect(dead_code, reason = "the drivers use it"))]
 impl Room {
     /// Returns the room of a statement.
     pub(super) fn of(statement: &Statement) -> Self {

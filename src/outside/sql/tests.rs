@@ -15,12 +15,12 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use self::servers::{PASSWORD, Product, Server};
-use super::{LocalDatabases, Options, Secrets};
+use super::{LocalDatabases, Options};
 use crate::outside::resolver::SystemResolver;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, SecretKey, Server as Place, SqlError, SqlLimits,
-    SqlValue, Statement, Tls,
+    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, SecretKey, Secrets, Server as Place, SqlError,
+    SqlLimits, SqlValue, Statement, Tls,
 };
 
 /// A test that takes longer has failed.

@@ -8,8 +8,7 @@ use futures::future::BoxFuture;
 use crate::cluster::Client;
 use crate::cluster::secret_values::SecretValues;
 use crate::kit::errors::chain;
-use crate::outside::Secrets;
-use crate::script::outside::sql::SecretKey;
+use crate::script::outside::sql::{SecretKey, Secrets};
 
 /// Reads Secrets with the credentials of the operator.
 pub(super) struct DatabaseSecrets(Arc<SecretValues>);

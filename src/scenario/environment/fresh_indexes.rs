@@ -70,7 +70,7 @@ async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock:
     let http = HttpStubs::new(scenario.stubs.http.clone(), false, Arc::clone(&timeline), Arc::clone(&unexpected));
     let machine = Arc::new(MachineStubs::new(scenario.stubs.clone(), Arc::clone(&timeline), Arc::clone(&unexpected)));
     let sql = SqlStubs::new(scenario.stubs.sql.clone(), timeline, unexpected);
-    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine, Arc::new(sql));
+    let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine).with_databases(Arc::new(sql));
     let options = host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
     let host = Host::start(options).map_err(|error| error.to_string())?;
     let program = Program::load(operator.declaration.clone()).map_err(messages)?;

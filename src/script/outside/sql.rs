@@ -33,6 +33,12 @@ pub trait Databases: Send + Sync {
     fn begin(&self, database: Arc<Database>, time: Duration) -> BoxFuture<'_, Result<Box<dyn Transaction>, SqlError>>;
 }
 
+/// Reads the Secrets of databases. Errors are texts without values of Secrets.
+pub trait Secrets: Send + Sync {
+    /// Returns a value of a Secret, decoded.
+    fn read(&self, key: &SecretKey) -> BoxFuture<'static, Result<String, String>>;
+}
+
 /// A transaction, which is rolled back if it is dropped.
 pub trait Transaction: Send {
     /// Runs a statement in the transaction.
