@@ -3,7 +3,7 @@
 //! It is below the verbs and the controllers. [`crate::server`] receives requests and chooses the verb.
 
 mod definitions;
-mod durability;
+pub(crate) mod durability;
 pub(crate) mod latency;
 mod restore;
 mod settings;

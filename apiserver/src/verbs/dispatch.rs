@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use crate::api::Api;
+use crate::api::durability::noting_writes;
 use crate::api::latency::Progress;
 use crate::http::api_error::ApiError;
 use crate::http::reply::Reply;
@@ -27,14 +28,15 @@ pub(crate) async fn answer(api: &Api, context: RequestContext) -> Result<Reply, 
         Progress::Unserved => return not_served(&registry, &context),
         Progress::Unready => return Err(ApiError::storage_not_ready()),
     }
-    let mut answer = match (dispatch(api, &served, &context).await, &served.deprecation) {
+    let (answer, written) = noting_writes(Box::pin(dispatch(api, &served, &context))).await;
+    let mut answer = match (answer, &served.deprecation) {
         // Deprecated versions warn even on failure.
         (Err(failure), Some(_)) if failure.details.retry_after.is_none() => Reply::from(failure),
         (answer, _) => answer?,
     };
     answer.warnings.extend(served.deprecation.clone());
     if context.method != Method::GET {
-        api.persisted().await?;
+        api.persisted(written).await?;
     }
     Ok(answer)
 }
