@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 
 use self::connector::Connector;
 pub use self::options::Options;
+use super::causes;
 use super::roots::Roots;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest};
 
@@ -97,7 +98,7 @@ impl Client {
         }
         let mut received = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|cause| error::of(HttpProblem::Broken, error::chain("the answer has ended early", &cause)))?;
+            let frame = frame.map_err(|cause| error::of(HttpProblem::Broken, causes::chain("the answer has ended early", &cause)))?;
             let Some(data) = frame.data_ref() else { continue };
             if received.len() + data.len() > max_bytes {
                 return Err(too_large());

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::Service;
 
+use super::super::causes;
 use super::super::reach::{self, Unreachable};
 use super::error;
 use super::options::Options;
@@ -67,7 +68,7 @@ impl Inner {
                     tunnel = tunnel.with_auth(authorization);
                 }
                 let opened = tunnel.call(target).await;
-                opened.map_err(|cause| error::of(HttpProblem::Connect, error::chain("no connection through the proxy", &cause)))
+                opened.map_err(|cause| error::of(HttpProblem::Connect, causes::chain("no connection through the proxy", &cause)))
             }
         }
     }
