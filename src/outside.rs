@@ -3,6 +3,7 @@
 //! What scripts may ask for is decided before, by the functions of `script`. Nothing is opened before a script asks for it.
 
 mod addresses;
+mod causes;
 mod clusters;
 mod files;
 pub mod http;

@@ -7,6 +7,7 @@ mod endings;
 mod http;
 mod indexes;
 mod library;
+mod modules;
 mod subhandlers;
 mod subjects;
 mod values;
