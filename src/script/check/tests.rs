@@ -246,25 +246,6 @@ fn lost_results_are_errors_and_hidden_returns_are_warnings() {
 }
 
 #[test]
-fn closures_that_see_a_function_in_place_of_a_variable_are_told() {
-    let told = |script: &str| change(script).contains("is the function of this file, and not the variable around it");
-    for script in [
-        "fn size(x) { x } fn f(spec) { let size = spec.size; [1].map(|x| x + size) }",
-        "fn size(x) { x } fn helper(size) { [1].map(|x| size.large) } fn f(spec) { helper(spec) }",
-        "fn size(x) { x } fn f(spec) { let size = 1; [1].map(|x| [2].map(|y| y + size)) }",
-    ] {
-        assert!(told(script), "{script}: {}", change(script));
-    }
-    for script in [
-        "fn size(x) { x } fn f(spec) { let large = spec.size; [1].map(|x| size(x) + large) }",
-        "fn size(x) { x } fn f(spec) { let size = 1; [1].map(|size| size + 1) }",
-        "fn size(x) { x } fn f(spec) { let size = spec.size; size + 1 }",
-    ] {
-        assert!(!told(script), "{script}: {}", change(script));
-    }
-}
-
-#[test]
 fn functions_in_place_of_methods_that_are_called_are_warnings() {
     let problems = |script: &str| {
         let case = Case::new(script).runs(BindingKind::Change, "f");
