@@ -27,17 +27,7 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Allow {
     let known = &["http", "env", "k8s", "exec", "files", "sql", "clusters"];
     let Some(fields) = reader.fields(item, "what is allowed", known) else { return Allow::default() };
     let texts = |key: &str, check: fn(&str) -> Result<(), &'static str>| -> Vec<String> {
-        let read = |item: &Item<'_>| {
-            let text = reader.owned(item)?;
-            match check(&text) {
-                Ok(()) => Some(text),
-                Err(hint) => {
-                    reader.error_with(item, format!("`{text}` cannot be allowed"), hint);
-                    None
-                }
-            }
-        };
-        reader.list_of(&fields, key).iter().filter_map(read).collect()
+        reader.list_of(&fields, key).iter().filter_map(|item| checked(reader, item, check)).collect()
     };
     let k8s = reader.list_of(&fields, "k8s").iter().filter_map(|item| rule(reader, item)).collect();
     let (exec, files) = (outside::programs(reader, &fields), outside::files(reader, &fields));
@@ -64,15 +54,19 @@ fn clusters(reader: &Reader, fields: &Fields<'_>) -> AllowedClusters {
         reader.mistyped(&item, "a boolean, or a list of hosts", HINT);
         return AllowedClusters::Nothing;
     };
-    let host = |item: &Item<'_>| {
-        let text = reader.owned(item)?;
-        if let Err(hint) = check_host(&text) {
+    AllowedClusters::Listed(items.iter().filter_map(|item| checked(reader, item, check_host)).collect())
+}
+
+/// Reads a text that a check accepts.
+fn checked(reader: &Reader, item: &Item<'_>, check: fn(&str) -> Result<(), &'static str>) -> Option<String> {
+    let text = reader.owned(item)?;
+    match check(&text) {
+        Ok(()) => Some(text),
+        Err(hint) => {
             reader.error_with(item, format!("`{text}` cannot be allowed"), hint);
-            return None;
+            None
         }
-        Some(text)
-    };
-    AllowedClusters::Listed(items.iter().filter_map(host).collect())
+    }
 }
 
 fn rule(reader: &Reader, item: &Item<'_>) -> Option<AllowedRule> {

@@ -52,7 +52,7 @@ pub(super) async fn send(environment: &Environment, checked: &CheckedRequest) ->
 
 /// Returns the differences of an answer from the expected one.
 pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedAnswer, answered: &Answered) -> Vec<Difference> {
-    compared(environment, step, |answers| compare(step, expected, answered, answers)).await
+    compared(environment, step.spot, |answers| compare(step, expected, answered, answers)).await
 }
 
 fn compare(step: &Step, expected: &ExpectedAnswer, answered: &Answered, answers: &mut Answers) -> Vec<Difference> {

@@ -155,7 +155,7 @@ fn value(environment: &Environment, secret: &SecretKey) -> Result<Vec<u8>, Probl
 
 /// Returns the differences of an answer from the expected one.
 pub(super) async fn verify(environment: &Environment, step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer) -> Vec<Difference> {
-    compared(environment, step, |answers| compare(step, expected, answer, answers)).await
+    compared(environment, step.spot, |answers| compare(step, expected, answer, answers)).await
 }
 
 fn compare(step: &Step, expected: &ExpectedHookAnswer, answer: &HookAnswer, answers: &mut Answers) -> Vec<Difference> {

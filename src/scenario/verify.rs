@@ -17,7 +17,7 @@ use super::expressions::{Answers, Question};
 use super::metrics::{MetricExpectation, Sample};
 use super::model::{
     BackgroundExpectation, Call, Calls, Events, Expectation, ExpectedExit, ExpectedProbes, IndexExpectation, LogPattern, Logs,
-    ObjectExpectation, Requests, Step, Target,
+    ObjectExpectation, Requests, Target,
 };
 use super::pattern::{Mismatch, Pattern, PatternKind};
 use super::timeline::{DEBUG, Event, Subject, Timeline};
@@ -151,24 +151,15 @@ impl Difference {
 
 /// Returns all differences.
 pub async fn verify(observations: &impl Observations, spot: SourceSpan, expectation: &Expectation) -> Vec<Difference> {
-    let mut answers = Answers::default();
-    let mut failed = Vec::new();
     let probed = if expectation.probes.is_some() { observations.probes().await } else { None };
-    loop {
-        let mut found = compare(observations, expectation, &mut answers);
+    let compare = |answers: &mut Answers| {
+        let mut found = compare(observations, expectation, answers);
         if let Some(expected) = &expectation.probes {
-            found.extend(verify_probes(probed.as_ref(), expected, &mut answers));
+            found.extend(verify_probes(probed.as_ref(), expected, answers));
         }
-        let questions = answers.questions();
-        if questions.is_empty() {
-            return found.into_iter().chain(failed).collect();
-        }
-        for question in questions {
-            let holds = observations.evaluate(&question).await;
-            answers.keep(question, holds == Ok(true));
-            failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
-        }
-    }
+        found
+    };
+    compared(observations, spot, compare).await
 }
 
 /// Compares with the answers known so far, and collects the unanswered expressions.
@@ -592,10 +583,11 @@ fn verify_requests(observations: &impl Observations, requests: &Requests) -> Vec
     found
 }
 
-/// Compares an answer with what a step expects, with the answers to the expressions among the expectations. An expression that fails is a difference.
+/// Compares what is there with what a step expects, with the answers to the expressions among the expectations. An expression that fails is a
+/// difference.
 pub(super) async fn compared(
     observations: &impl Observations,
-    step: &Step,
+    spot: SourceSpan,
     compare: impl Fn(&mut Answers) -> Vec<Difference>,
 ) -> Vec<Difference> {
     let mut answers = Answers::default();
@@ -609,7 +601,7 @@ pub(super) async fn compared(
         for question in questions {
             let holds = observations.evaluate(&question).await;
             answers.keep(question, holds == Ok(true));
-            failed.extend(holds.err().map(|text| Difference::new(step.spot, format!("an expression fails: {text}"))));
+            failed.extend(holds.err().map(|text| Difference::new(spot, format!("an expression fails: {text}"))));
         }
     }
 }
