@@ -15,6 +15,7 @@ mod handlers;
 mod hooks;
 mod reconcile;
 mod scripts;
+mod secret_keys;
 mod selectors;
 mod settings_reader;
 mod storages;

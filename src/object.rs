@@ -10,6 +10,7 @@ pub mod patch;
 pub mod path;
 pub mod resource;
 pub mod secret;
+pub mod secret_key;
 pub mod selector;
 
 pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
@@ -19,4 +20,5 @@ pub use diff::{Diff, Item, Op, Scope};
 pub use patch::{BodyFunction, Condition, Patch, Reply, Transform};
 pub use path::FieldPath;
 pub use resource::Resource;
+pub use secret_key::SecretKey;
 pub use selector::Selector;

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::reader::{Fields, Item, Reader};
+use super::secret_keys;
+use crate::object::SecretKey;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Driver, MAX_CONNECTIONS, MAX_ROWS, Password, PlaceProblem, SecretKey, Server, ServerAddress,
-    SqlLimits, Tls,
+    Authorities, Database, DatabasePlace, Driver, MAX_CONNECTIONS, MAX_ROWS, Password, PlaceProblem, Server, ServerAddress, SqlLimits, Tls,
 };
 
 const FORM: &str =
     "write such as `orders: {driver: postgres, url: \"postgres://orders.svc/main\", passwordFrom: {secret: orders, key: password}}`";
 const FILE: &str = "write such as `cache: {driver: sqlite, file: data/cache.db, write: true}`";
-const SECRET: &str = "write such as `{secret: orders-admin, key: password}`";
 
 /// The keys of servers, and those of files.
 const SERVER: [&str; 5] = ["url", "passwordFrom", "tls", "ca", "caFrom"];
@@ -138,9 +138,7 @@ fn file(reader: &Reader, fields: &Fields<'_>) -> Option<DatabasePlace> {
 
 fn secret_key(reader: &Reader, item: &Item<'_>) -> Option<SecretKey> {
     let fields = reader.fields(item, "a key of a Secret", &["secret", "namespace", "key"])?;
-    let text = |key: &'static str| reader.required(&fields, key, SECRET).and_then(|item| reader.owned(&item));
-    let (name, key) = (text("secret"), text("key"));
-    Some(SecretKey { name: name?, namespace: reader.string(&fields, "namespace"), key: key? })
+    secret_keys::secret_key(reader, &fields, None)
 }
 
 fn limits(reader: &Reader, fields: &Fields<'_>) -> SqlLimits {

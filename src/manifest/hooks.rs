@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::handling::hook::Hook;
-use crate::handling::hook::auth::{AUTHORIZATION, Algorithm, Check, Encoding, SecretKey, Signature};
+use crate::handling::hook::auth::{AUTHORIZATION, Algorithm, Check, Encoding, Signature};
 use crate::handling::{On, Policy};
 use crate::script::BindingKind;
 
 use super::binding::{BINDING, Concern, Request, misplaced};
 use super::builder::{OperatorBuilder, Script};
 use super::reader::{Fields, Item, Reader};
-use super::storages::named;
+use super::secret_keys::secret_key;
 
 /// The default and the maximum of the time limit of an answer: senders of events give up after some seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -171,7 +171,7 @@ fn checks(reader: &Reader, item: &Item<'_>) -> Option<Vec<Check>> {
 
 fn token(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     let fields = reader.fields(item, "the token of a hook", &["secret", "key", "namespace", "header"])?;
-    let secret = secret(reader, &fields, "token");
+    let secret = secret_key(reader, &fields, Some("token"));
     let header = fields.get("header").map_or(Some(AUTHORIZATION.to_owned()), |item| header(reader, &item));
     Some(Check::Token { secret: secret?, header: header? })
 }
@@ -179,7 +179,7 @@ fn token(reader: &Reader, item: &Item<'_>) -> Option<Check> {
 fn hmac(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     let known = ["secret", "key", "namespace", "header", "algorithm", "prefix", "encoding"];
     let fields = reader.fields(item, "the signature of a hook", &known)?;
-    let secret = secret(reader, &fields, "secret");
+    let secret = secret_key(reader, &fields, Some("secret"));
     let header = reader.required(&fields, "header", "write such as `header: X-Hub-Signature-256`").and_then(|item| header(reader, &item));
     let algorithm = fields.get("algorithm").map_or(Some("sha256"), |item| reader.word(&item, &["sha256", "sha512"]));
     let algorithm = algorithm.map(|word| if word == "sha512" { Algorithm::Sha512 } else { Algorithm::Sha256 });
@@ -200,13 +200,6 @@ fn certificate(reader: &Reader, item: &Item<'_>) -> Option<Check> {
     }
     let names = reader.list_of(&fields, "names").iter().map(|item| reader.owned(item)).collect::<Option<Vec<_>>>()?;
     Some(Check::Certificate { names })
-}
-
-fn secret(reader: &Reader, fields: &Fields<'_>, default_key: &str) -> Option<SecretKey> {
-    let name = reader.required(fields, "secret", "name a Secret in the operator's namespace").and_then(|item| named(reader, &item));
-    let namespace = fields.get("namespace").map(|item| named(reader, &item));
-    let key = fields.get("key").map_or(Some(default_key.to_owned()), |item| reader.owned(&item));
-    Some(SecretKey { name: name?, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?, key: key? })
 }
 
 fn header(reader: &Reader, item: &Item<'_>) -> Option<String> {

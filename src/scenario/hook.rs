@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::engines::hooks::{Found, Pending, other_methods, query_of, starting, unknown};
-use crate::handling::hook::auth::{Check, SecretKey};
+use crate::handling::hook::auth::Check;
 use crate::manifest::reader::{Item, Reader};
+use crate::object::SecretKey;
 use crate::script::HookAnswer;
 use crate::script::subject::HookRequest;
 

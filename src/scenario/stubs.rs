@@ -1,5 +1,6 @@
 //! Stubs: what a scenario answers in place of the world outside of the cluster. A call that no stub answers fails the scenario.
 
+mod counted;
 mod declared;
 mod http;
 mod machine;

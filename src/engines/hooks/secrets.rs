@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::cluster::Client;
 use crate::cluster::secret_values::{SecretError, SecretValues};
-use crate::handling::hook::auth::SecretKey;
 use crate::kit::errors::chain;
+use crate::object::SecretKey;
 
 /// How long a Secret is used without reading it again.
 const LIFETIME: Duration = Duration::from_mins(1);

@@ -6,6 +6,8 @@ use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256, Sha512};
 use subtle::ConstantTimeEq as _;
 
+use crate::object::SecretKey;
+
 /// The header of tokens, by default.
 pub const AUTHORIZATION: &str = "authorization";
 
@@ -34,17 +36,6 @@ pub enum Check {
         /// The names of which the certificate must have one; empty for any.
         names: Vec<String>,
     },
-}
-
-/// An entry of a Secret.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SecretKey {
-    /// The Secret.
-    pub name: String,
-    /// Its namespace; `None` for the operator's own.
-    pub namespace: Option<String>,
-    /// The key in its data.
-    pub key: String,
 }
 
 /// How a body is signed.

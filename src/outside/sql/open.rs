@@ -9,9 +9,10 @@ use super::options::Options;
 use super::session::{Login, Session, TlsSettings};
 use crate::http::{Trust, install_crypto_provider};
 use crate::kit::TaskGroup;
+use crate::object::SecretKey;
 use crate::outside::reach::{self, Unreachable};
 use crate::outside::roots::Roots;
-use crate::script::outside::sql::{Authorities, Database, DatabasePlace, Driver, Password, SecretKey, Server, SqlError, SqlProblem, Tls};
+use crate::script::outside::sql::{Authorities, Database, DatabasePlace, Driver, Password, Server, SqlError, SqlProblem, Tls};
 
 /// Opens the connections of all pools.
 pub(super) struct Opener {

@@ -16,11 +16,12 @@ use parking_lot::Mutex;
 
 use self::servers::{PASSWORD, Product, Server};
 use super::{LocalDatabases, Options};
+use crate::object::SecretKey;
 use crate::outside::resolver::SystemResolver;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{
-    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, SecretKey, Secrets, Server as Place, SqlError,
-    SqlLimits, SqlValue, Statement, Tls,
+    Authorities, Database, DatabasePlace, Databases as _, Driver, Hidden, Password, Reply, Secrets, Server as Place, SqlError, SqlLimits,
+    SqlValue, Statement, Tls,
 };
 
 /// A test that takes longer has failed.

@@ -8,7 +8,8 @@ use futures::future::BoxFuture;
 use crate::cluster::Client;
 use crate::cluster::secret_values::SecretValues;
 use crate::kit::errors::chain;
-use crate::script::outside::sql::{SecretKey, Secrets};
+use crate::object::SecretKey;
+use crate::script::outside::sql::Secrets;
 
 /// Reads Secrets with the credentials of the operator.
 pub(super) struct DatabaseSecrets(Arc<SecretValues>);

@@ -3,29 +3,29 @@
 mod files;
 mod programs;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
-use super::declared::Stubs;
+use super::counted::CountedStubs;
+use super::declared::{ProgramStub, Stubs};
 use super::unexpected::UnexpectedCalls;
 
 /// The stubs in one run of a scenario.
 pub(in super::super) struct MachineStubs {
-    stubs: Stubs,
+    programs: CountedStubs<ProgramStub>,
+    /// The contents of files by absolute path; `None` for a file that does not exist.
+    files: BTreeMap<String, Option<Vec<u8>>>,
     timeline: Arc<Timeline>,
-    /// How often each stub of a program has answered.
-    answered: Mutex<Vec<usize>>,
     unexpected: Arc<UnexpectedCalls>,
 }
 
 impl MachineStubs {
     /// Returns the stubs at the begin of a run.
     pub(in super::super) fn new(stubs: Stubs, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
-        let answered = Mutex::new(vec![0; stubs.programs.len()]);
-        Self { stubs, timeline, answered, unexpected }
+        let programs = CountedStubs::new(stubs.programs, |stub| stub.times);
+        Self { programs, files: stubs.files, timeline, unexpected }
     }
 
     /// Notes a call that no stub answers, and returns its message.

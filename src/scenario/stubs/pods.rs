@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
+use super::counted::CountedStubs;
 use super::declared::{PodAnswer, PodStub};
 use super::unexpected::UnexpectedCalls;
 use crate::script::api::{ApiError, ExecError, ExecRequest, LogPart, LogRequest};
@@ -16,10 +16,8 @@ use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure, r
 
 /// The stubs of containers in one run of a scenario.
 pub(in super::super) struct PodStubs {
-    stubs: Vec<PodStub>,
+    stubs: CountedStubs<PodStub>,
     timeline: Arc<Timeline>,
-    /// How often each stub has answered.
-    answered: Mutex<Vec<usize>>,
     unexpected: Arc<UnexpectedCalls>,
 }
 
@@ -74,8 +72,7 @@ fn answers(stub: &PodStub, call: &Call<'_>) -> bool {
 impl PodStubs {
     /// Returns the stubs at the begin of a run.
     pub(in super::super) fn new(stubs: Vec<PodStub>, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
-        let answered = Mutex::new(vec![0; stubs.len()]);
-        Self { stubs, timeline, answered, unexpected }
+        Self { stubs: CountedStubs::new(stubs, |stub| stub.times), timeline, unexpected }
     }
 
     /// Returns the stub that answers a call, and counts it.
@@ -83,17 +80,12 @@ impl PodStubs {
     /// # Errors
     /// If there is none, which fails the scenario.
     fn take(&self, call: &Call<'_>) -> Result<&PodStub, String> {
-        let mut answered = self.answered.lock();
-        let is_left = |index: usize, stub: &PodStub| stub.times.is_none_or(|times| answered[index] < times);
-        let found = self.stubs.iter().enumerate().find(|(index, stub)| is_left(*index, stub) && answers(stub, call));
-        let Some((index, stub)) = found else {
+        self.stubs.take(|stub| answers(stub, call)).ok_or_else(|| {
             let message = format!("no stub of the scenario answers {}", call.title());
             self.timeline.add(Event::Operator(message.clone()));
             self.unexpected.note(Problem::from(message.clone()).with_hint(call.hint()));
-            return Err(message);
-        };
-        answered[index] += 1;
-        Ok(stub)
+            message
+        })
     }
 
     fn record(&self, title: &str, how: &str) {

@@ -8,19 +8,17 @@ use futures::future::BoxFuture;
 
 use super::super::problem::Problem;
 use super::super::timeline::{Event, Timeline};
+use super::counted::CountedStubs;
 use super::declared::{SqlStub, matches};
 use super::unexpected::UnexpectedCalls;
-use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, Statement, Transaction, TransactionEnd};
-use parking_lot::Mutex;
+use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, SqlValue, Statement, Transaction, TransactionEnd};
 
 /// The databases of one run.
 #[derive(Clone)]
 pub(in super::super) struct SqlStubs(Arc<Inner>);
 
 struct Inner {
-    stubs: Vec<SqlStub>,
-    /// How often each stub has answered.
-    answered: Mutex<Vec<usize>>,
+    stubs: CountedStubs<SqlStub>,
     timeline: Arc<Timeline>,
     unexpected: Arc<UnexpectedCalls>,
 }
@@ -28,8 +26,8 @@ struct Inner {
 impl SqlStubs {
     /// Returns databases that have answered nothing yet.
     pub(in super::super) fn new(stubs: Vec<SqlStub>, timeline: Arc<Timeline>, unexpected: Arc<UnexpectedCalls>) -> Self {
-        let answered = Mutex::new(vec![0; stubs.len()]);
-        Self(Arc::new(Inner { stubs, answered, timeline, unexpected }))
+        let stubs = CountedStubs::new(stubs, |stub| stub.times);
+        Self(Arc::new(Inner { stubs, timeline, unexpected }))
     }
 }
 
@@ -40,19 +38,13 @@ impl Inner {
 
     /// Returns the stub that answers a statement, and counts it.
     fn take(&self, database: &Database, text: &str, statement: &Statement) -> Option<&SqlStub> {
-        let mut answered = self.answered.lock();
-        let is_left = |index: usize, stub: &SqlStub| stub.times.is_none_or(|times| answered[index] < times);
-        let fits = |stub: &SqlStub| {
+        self.stubs.take(|stub| {
             let is_params = || {
-                let given = statement.params.iter().map(crate::script::outside::sql::SqlValue::to_json);
+                let given = statement.params.iter().map(SqlValue::to_json);
                 stub.params.as_ref().is_none_or(|params| given.eq(params.iter().cloned()))
             };
             matches(&stub.connection, &database.title) && matches(&stub.statement, text) && is_params()
-        };
-        let found = self.stubs.iter().enumerate().find(|(index, stub)| is_left(*index, stub) && fits(stub));
-        let (index, stub) = found?;
-        answered[index] += 1;
-        Some(stub)
+        })
     }
 
     async fn answer(&self, database: &Database, statement: &Statement) -> Result<Reply, SqlError> {

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::object::SecretKey;
+
 pub use database::{
     Authorities, DEFAULT_CONNECTIONS, DEFAULT_IDLE, DEFAULT_ROWS, DEFAULT_TIMEOUT, Database, DatabasePlace, Driver, Hidden,
-    MAX_CONNECTIONS, MAX_ROWS, Password, SecretKey, Server, SqlLimits, Tls,
+    MAX_CONNECTIONS, MAX_ROWS, Password, Server, SqlLimits, Tls,
 };
 pub use error::{SqlError, SqlProblem};
 pub use place::{PlaceProblem, ServerAddress, host as host_of};

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use super::super::LocalDatabases;
 use super::servers::{PASSWORD, Server};
 use super::{Known, databases, limited, of, run, statement, text, value, with_secrets};
+use crate::object::SecretKey;
 use crate::script::outside::Grants;
-use crate::script::outside::sql::{
-    Authorities, Database, Databases as _, Hidden, Password, SecretKey, SqlProblem, SqlValue, Tls, TransactionEnd,
-};
+use crate::script::outside::sql::{Authorities, Database, Databases as _, Hidden, Password, SqlProblem, SqlValue, Tls, TransactionEnd};
 
 /// What differs between products.
 pub(super) struct Dialect {

@@ -18,7 +18,7 @@ impl Files for MachineStubs {
 
 impl MachineStubs {
     fn contents(&self, path: &FilePath, limit: usize) -> Result<Vec<u8>, FileError> {
-        match self.stubs.files.get(&path.to_string()) {
+        match self.files.get(&path.to_string()) {
             Some(Some(contents)) if contents.len() > limit => {
                 Err(FileError::new(FileFailure::TooLarge, format!("{path} has more than {limit} bytes")))
             }
@@ -29,7 +29,7 @@ impl MachineStubs {
     }
 
     fn paths(&self, allowed: &[FilePattern], wanted: &FilePattern) -> Result<Vec<String>, FileError> {
-        let parsed = self.stubs.files.iter().filter_map(|(path, contents)| Some((FilePath::parse(path).ok()?, contents)));
+        let parsed = self.files.iter().filter_map(|(path, contents)| Some((FilePath::parse(path).ok()?, contents)));
         let matching: Vec<_> = parsed.filter(|(path, _)| wanted.matches(path)).collect();
         if matching.is_empty() {
             return Err(self.no_file(&format!("the list of {wanted}"), &wanted.to_string().replace('*', "x")));

@@ -43,7 +43,7 @@ impl Programs for MachineStubs {
     fn run(&self, request: ProgramRequest) -> BoxFuture<'_, Result<Finished, ProgramError>> {
         async move {
             let shown = shown(&request);
-            let Some(stub) = self.take(&request) else {
+            let Some(stub) = self.programs.take(|stub| fits(stub, &request)) else {
                 let hint = format!("add one, such as `given: {{exec: [{{program: {}, code: 0}}]}}`", request.name);
                 return Err(ProgramError::new(ProgramFailure::NoStub, self.fail(&format!("the program {shown}"), hint)));
             };
@@ -57,18 +57,6 @@ impl Programs for MachineStubs {
             result
         }
         .boxed()
-    }
-}
-
-impl MachineStubs {
-    /// Returns the stub that answers a call, and counts it.
-    fn take(&self, request: &ProgramRequest) -> Option<&ProgramStub> {
-        let mut answered = self.answered.lock();
-        let is_left = |index: usize, stub: &ProgramStub| stub.times.is_none_or(|times| answered[index] < times);
-        let found = self.stubs.programs.iter().enumerate().find(|(index, stub)| is_left(*index, stub) && fits(stub, request));
-        let (index, stub) = found?;
-        answered[index] += 1;
-        Some(stub)
     }
 }
 

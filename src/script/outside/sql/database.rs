@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::object::SecretKey;
 use crate::script::outside::Grants;
 
 /// The most rows of a query, if the manifest has no number.
@@ -143,17 +144,6 @@ pub enum Password {
     Secret(SecretKey),
     /// This one.
     Given(Hidden),
-}
-
-/// A value in a Secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretKey {
-    /// The name of the Secret.
-    pub name: String,
-    /// Its namespace; `None` for the operator's own.
-    pub namespace: Option<String>,
-    /// The key of its data.
-    pub key: String,
 }
 
 /// A text that is never shown.
