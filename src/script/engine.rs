@@ -194,7 +194,8 @@ fn freed(token: Token) -> Token {
     }
 }
 
-fn is_freed(word: &str) -> bool {
+/// Tells whether a reserved word of Rhai is an ordinary name here.
+pub(super) fn is_freed(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && !RESERVED.contains(&word)
 }
 

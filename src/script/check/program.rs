@@ -10,6 +10,7 @@ use super::python;
 use super::report::Report;
 use super::source::{self, Source, spot_of};
 use crate::kit::source::{SourcePosition, SourceSpan};
+use crate::script::engine;
 use crate::script::declaration::{Code as Declared, Declaration};
 use crate::script::files::Unreadable;
 use crate::script::imports::Targets;
@@ -289,8 +290,8 @@ fn named_files(declaration: &Declaration) -> Vec<(String, SourcePosition, Option
 
 fn syntax(error: &ParseError, source: &Source) -> Problem {
     let spot = spot_of(error.position(), 1);
-    let (message, hint) = explain(error.err_type());
     let word = source.word(spot);
+    let (message, hint) = explain(error.err_type(), word);
     let hint = hint_for(word).or_else(|| python::of_line(source.line(spot.line)).map(str::to_owned)).or(hint);
     // The missing end of a statement is reported after it, and not before the next one, which may be lines below.
     let spot = match error.err_type() {
@@ -302,7 +303,7 @@ fn syntax(error: &ParseError, source: &Source) -> Problem {
     Problem { hint, ..Problem::at(Severity::Error, source.place(spot), message) }
 }
 
-fn explain(error: &ParseErrorType) -> (String, Option<String>) {
+fn explain(error: &ParseErrorType, word: &str) -> (String, Option<String>) {
     let quotes = "text stands in double quotes or back-ticks: \"text\"; single quotes hold one character";
     match error {
         ParseErrorType::BadInput(LexError::MalformedChar(text)) => {
@@ -311,6 +312,11 @@ fn explain(error: &ParseErrorType) -> (String, Option<String>) {
         ParseErrorType::PropertyExpected => (
             "the name of a property is missing here".to_owned(),
             Some("a keyword of Rhai as a key is written `spec[\"in\"]` or `#{\"if\": 1}`".to_owned()),
+        ),
+        // Names of functions are read before reserved words become names.
+        ParseErrorType::FnMissingName if engine::is_freed(word) => (
+            format!("`{word}` is a reserved word of Rhai, and cannot be the name of a function"),
+            Some("choose another name: it can only be the name of a variable".to_owned()),
         ),
         ParseErrorType::Reserved(word) if word.starts_with(|c: char| c.is_alphabetic()) => {
             (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned()))
