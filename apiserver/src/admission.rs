@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::http::api_error::ApiError;
 pub use attributes::{Attributes, Authorizer, Operation, WebhookError};
-pub use call::{CallWebhook, Caller, FaultyCaller, Hook, HookError, Target};
+pub use call::{CallWebhook, Caller, FaultyCaller, Hook, HookError, Target, fail};
 pub use review::{Answer, read, review};
 pub use webhook::{Client, Webhook};
 

@@ -199,12 +199,30 @@ impl Faults {
     /// Decides about the fault of a request: the first rule that fires wins.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_fresh = self.fresh_tokens.contains(request.token);
-        self.decide_by(request, |action| !(is_fresh && matches!(action, Action::Unauthorized { .. })))
+        let definition = definition_of(request);
+        self.decide_by(request, |action| match action {
+            Action::Unauthorized { .. } => !is_fresh,
+            Action::WebhookFail { name: Some(name), .. } => *name != definition,
+            _ => true,
+        })
     }
 
-    /// Decides whether the webhooks of a request fail; rules of other faults do not count it.
+    /// Decides whether the admission webhooks of a request fail; rules of other faults do not count it.
     pub fn decide_about_webhooks(&mut self, request: &Request<'_>) -> Option<Fault> {
-        self.decide_by(request, |action| matches!(action, Action::WebhookFail { .. }))
+        let definition = definition_of(request);
+        let is_for = |name: &Option<String>| name.as_ref().is_none_or(|name| *name != definition);
+        self.decide_by(request, |action| matches!(action, Action::WebhookFail { name, .. } if is_for(name)))
+    }
+
+    /// Decides how a call of the conversion webhook of a resource fails, which has the name of its definition.
+    pub fn decide_about_conversion(&mut self, request: &Request<'_>) -> Option<WebhookFailure> {
+        let definition = definition_of(request);
+        let is_for = |name: &Option<String>| name.as_ref().is_none_or(|name| *name == definition);
+        let fault = self.decide_by(request, |action| matches!(action, Action::WebhookFail { name, .. } if is_for(name)))?;
+        match fault.action {
+            Action::WebhookFail { kind, .. } => Some(kind),
+            _ => None,
+        }
     }
 
     fn decide_by(&mut self, request: &Request<'_>, may_fire: impl Fn(&Action) -> bool) -> Option<Fault> {
@@ -216,6 +234,11 @@ impl Faults {
         self.firings.push_back(Firing::of(fault.rule, request));
         Some(fault)
     }
+}
+
+/// Returns the name of the definition of a resource.
+fn definition_of(request: &Request<'_>) -> String {
+    format!("{}.{}", request.resource, request.group)
 }
 
 impl Firing {

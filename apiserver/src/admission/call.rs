@@ -86,16 +86,21 @@ impl CallWebhook for FaultyCaller<'_> {
             Some(Action::WebhookFail { name, kind }) if name.as_ref().is_none_or(|name| *name == webhook.name) => *kind,
             _ => return self.caller.call(webhook, review).await,
         };
-        let url = with_timeout(&shown_url(&webhook.client), webhook.timeout);
-        let text = match kind {
-            WebhookFailure::Timeout => {
-                tokio::time::sleep(webhook.timeout).await;
-                format!("Post {url:?}: context deadline exceeded")
-            }
-            WebhookFailure::Refused => format!("Post {url:?}: dial tcp: connect: connection refused"),
-            WebhookFailure::Internal => server_error(StatusCode::INTERNAL_SERVER_ERROR),
-        };
+        let text = fail(kind, &webhook.client, webhook.timeout).await;
         Err(format!("failed to call webhook: {text}"))
+    }
+}
+
+/// Returns the error of a call that a fault makes fail, after its time.
+pub async fn fail(kind: WebhookFailure, client: &Client, timeout: Duration) -> String {
+    let url = with_timeout(&shown_url(client), timeout);
+    match kind {
+        WebhookFailure::Timeout => {
+            tokio::time::sleep(timeout).await;
+            format!("Post {url:?}: context deadline exceeded")
+        }
+        WebhookFailure::Refused => format!("Post {url:?}: dial tcp: connect: connection refused"),
+        WebhookFailure::Internal => server_error(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 

@@ -94,7 +94,7 @@ pub enum Action {
         #[serde(default)]
         after_ms: u64,
     },
-    /// Admission webhooks cannot be called.
+    /// Webhooks cannot be called: admission webhooks by their name, conversion webhooks by that of their definition.
     WebhookFail {
         #[serde(default)]
         name: Option<String>,

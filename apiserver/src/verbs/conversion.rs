@@ -8,8 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::admission::{Client, Target};
+use crate::admission::{self, Client, Target};
 use crate::api::Api;
+use crate::faults::{Request, WebhookFailure};
 use crate::http::api_error::ApiError;
 use crate::kinds::registry::ServedKind;
 use crate::kinds::versioning::{self, webhook};
@@ -156,8 +157,33 @@ async fn convert(api: &Api, served: &ServedKind, objects: Vec<&Value>, wanted: &
         "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
         "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
     });
+    if let Some(kind) = failure(api, served, wanted) {
+        return Err(fail(admission::fail(kind, &client, TIMEOUT).await));
+    }
     let answer = api.caller().post(&target, review).await.map_err(fail)?;
     read(&answer, &uid, &objects, wanted).map_err(fail)
+}
+
+/// Decides whether a fault makes the call of a webhook fail.
+fn failure(api: &Api, served: &ServedKind, wanted: &str) -> Option<WebhookFailure> {
+    let mut faults = api.injection().faults();
+    if faults.is_empty() {
+        return None;
+    }
+    let kind = &served.kind;
+    faults.decide_about_conversion(&Request {
+        verb: "convert",
+        group: &kind.group,
+        resource: &kind.plural,
+        subresource: "",
+        namespace: "",
+        name: wanted,
+        user_agent: AGENT,
+        user: "",
+        token: "",
+        defined_at: None,
+        at: api.now(),
+    })
 }
 
 /// Returns the objects of an answer, with their original metadata except labels and annotations.

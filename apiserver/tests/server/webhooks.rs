@@ -525,6 +525,30 @@ async fn a_conversion_that_fails_fails_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fault_lets_the_call_of_a_conversion_webhook_fail() {
+    let world = converting(|_| false).await;
+    world.send("POST", WIDGETS, colored("a", "v1", json!({"color": "red"}))).await;
+    let fail = |action: Value, times: u64| {
+        let rule = json!({"action": {"webhookFail": action}, "times": times});
+        world.api.replace_faults(vec![serde_json::from_value(rule).unwrap()]);
+    };
+    for (kind, text) in [("timeout", "context deadline exceeded"), ("refused", "connection refused"), ("500", "an error on the server")] {
+        fail(json!({"name": "widgets.ex.dev", "kind": kind}), 1);
+        // Writes in the stored version call no webhook, and do not count.
+        assert_eq!(world.send("PATCH", &format!("{WIDGETS}/a"), json!({"spec": {"color": kind}})).await.status, 200);
+        let failed = world.get(&format!("{CONVERTED}/a")).await;
+        let message = failed.value["message"].as_str().unwrap();
+        assert!(failed.status == 500 && message.starts_with("conversion webhook for ex.dev/v1, Kind=Widget failed: "), "{message}");
+        assert!(message.contains(text), "{message}");
+        assert_eq!(world.get(&format!("{CONVERTED}/a")).await.value["spec"]["hue"], kind);
+    }
+    fail(json!({"name": "other.ex.dev", "kind": "500"}), 1);
+    assert_eq!(world.get(&format!("{CONVERTED}/a")).await.status, 200);
+    fail(json!({"kind": "refused"}), 1);
+    assert_eq!(world.get(&format!("{CONVERTED}/a")).await.status, 500);
+}
+
+#[tokio::test(start_paused = true)]
 async fn terminating_objects_are_returned_in_the_requested_version() {
     let world = converting(|_| false).await;
     let mut held = colored("a", "v1", json!({"color": "red"}));
