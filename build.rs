@@ -1,5 +1,7 @@
-//! Orders the functions of the release binary: the functions that an operator executes lie next to each other, so that it touches fewer
-//! pages. Without the order, the resident memory of an idle operator is eight megabytes larger.
+//! Links the release binary for a small size in memory and on the disk.
+//!
+//! The functions that an operator executes lie next to each other, so that it touches fewer pages: without the order, the resident memory of
+//! an idle operator is eight megabytes larger. Relocations are packed, which saves further 1.4 megabytes of the file and of the memory.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,8 +10,11 @@ use std::process::Command;
 /// The functions, the most executed ones first; `release/order-functions` writes it.
 const FUNCTIONS: &str = "release/functions.txt";
 
-/// The only target whose default linker is LLD. Other linkers do not know the option.
+/// The only target whose default linker is LLD. Other linkers do not know the options.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The first version of glibc whose loader reads packed relocations.
+const PACKED_SINCE: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed={FUNCTIONS}");
@@ -21,6 +26,9 @@ fn main() {
         println!("cargo::rustc-link-arg-bin=kopfd=-Wl,--symbol-ordering-file={}", functions.display());
         // Names that do not exist are ignored.
         println!("cargo::rustc-link-arg-bin=kopfd=-Wl,--no-warn-symbol-ordering");
+        if variable("HOST") == TARGET && glibc().is_some_and(|version| version >= PACKED_SINCE) {
+            println!("cargo::rustc-link-arg-bin=kopfd=-Wl,-z,pack-relative-relocs");
+        }
     }
 }
 
@@ -29,4 +37,12 @@ fn has_lld() -> bool {
     let output = Command::new(env::var_os("RUSTC").unwrap_or_default()).args(["--print", "sysroot"]).output();
     let sysroot = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
     PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET).join("bin/gcc-ld/ld.lld").exists()
+}
+
+/// Returns the version of this machine's glibc: the binary needs it or a later one in any case, since it is linked with it.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
 }

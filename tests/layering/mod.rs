@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["kit", "object"]),
     ("http", &["kit", "telemetry"]),
     ("cluster", &["kit", "object", "telemetry", "http"]),
-    ("outside", &["kit", "script", "http"]),
+    ("outside", &["kit", "object", "script", "http"]),
     ("engines", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster"]),
     ("reactor", &["kit", "object", "handling", "persistence", "script", "manifest", "telemetry", "http", "cluster", "outside", "engines"]),
     ("apiserver", &["kit", "object", "telemetry", "http"]),
