@@ -11,7 +11,9 @@ use std::process::Command;
 use clap::CommandFactory as _;
 use kopfd::manifest;
 use kopfd::scenario;
-use kopfd::script::{BindingKind, arguments, reference};
+use kopfd::script::BindingKind;
+use kopfd::script::interpreter::reference;
+use kopfd::script::language::arguments;
 use regex::Regex;
 
 use super::child::output;

@@ -16,7 +16,7 @@ use kopfd::object::{Body, EventKind, Patch, Selector};
 use kopfd::reactor::change_log::ChangeLog;
 use kopfd::reactor::script_api::ScriptApi;
 use kopfd::reactor::{HostScripts, LiveEffects};
-use kopfd::script::api::{Api as _, ApiRequest, Operation};
+use kopfd::script::outside::api::{Api as _, ApiRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Limits, Object, ObjectMemo, Options, Program, Subject, Threads};
 use kopfd::telemetry::OperatorMetrics;
 use serde_json::{Value, json};

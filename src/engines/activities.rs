@@ -15,7 +15,7 @@ use crate::kit::{Clock, Stop};
 use crate::manifest::operator::{Activity, Moment};
 use crate::manifest::{Settings, settings_tree};
 use crate::object::Patch;
-use crate::script::subject::Activity as Kind;
+use crate::script::interface::subject::Activity as Kind;
 use crate::script::{Call, Subject};
 
 use super::effects::Scripts;

@@ -18,7 +18,7 @@ use crate::handling::{Answers, Handler, Level, Message, Outcome, Reason, Verdict
 use crate::manifest::operator::{Delay, Moment};
 use crate::object::{Body, EventKind, Patch};
 use crate::script::Returned;
-use crate::script::subject::ReviewRequest;
+use crate::script::interface::subject::ReviewRequest;
 
 /// An event of the engine.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use crate::kit::source::SourcePosition;
 use crate::object::Selector;
 use crate::object::selector::Criterion;
 use crate::script::Allow;
+use crate::script::interface::rights::{AllowedKind, AllowedResource, AllowedRule};
 use crate::script::outside::clusters::AllowedClusters;
-use crate::script::rights::{AllowedKind, AllowedResource, AllowedRule};
 
 use super::reader::{Fields, Item, Reader};
 use super::selectors;

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::handling::Handler;
 use crate::script::Program;
-use crate::script::digest::sha256;
+use crate::script::sources::digest::sha256;
 
 use super::operator::{Daemon, Timer};
 

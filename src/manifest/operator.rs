@@ -11,7 +11,7 @@ pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
-use crate::script::access::Calls;
+use crate::script::interface::access::Calls;
 use crate::script::{Declaration, Program};
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};

@@ -10,8 +10,8 @@ use crate::handling::{Handler, On};
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::persistence::schedule::config_map;
-use crate::script::access::{Access, Kind, Namespace};
-use crate::script::rights::{AllowedKind, AllowedResource, AllowedRule};
+use crate::script::interface::access::{Access, Kind, Namespace};
+use crate::script::interface::rights::{AllowedKind, AllowedResource, AllowedRule};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::operator::Operator;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::script::access::Access;
-use crate::script::load::{self, Checked};
-use crate::script::problem::{self, Problem};
+use crate::script::host::load::{self, Checked};
+use crate::script::interface::access::Access;
+use crate::script::interface::problem::{self, Problem};
 
 use super::builder::{OperatorBuilder, plain};
 use super::diagnostic::{Diagnostic, Severity};

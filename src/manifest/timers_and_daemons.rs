@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::handling::{Handler, On, Policy};
-use crate::script::{BindingKind, arguments};
+use crate::script::BindingKind;
+use crate::script::language::arguments;
 
 use super::binding::{BINDING, Concern, Ids, Request, is_identifier, misplaced};
 use super::builder::{Block, OperatorBuilder, POLICY, Script};

@@ -19,7 +19,7 @@ use crate::engines::posting::{KubernetesEvent, Poster};
 use crate::handling::Level;
 use crate::object::hierarchy::build_object_reference;
 use crate::object::{Resource, Selector};
-use crate::script::api::{
+use crate::script::outside::api::{
     Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, LogPart, Operation, RawRequest, WatchRequest,
 };
 use crate::script::outside::clusters::ServerRule;

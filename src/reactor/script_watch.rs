@@ -8,7 +8,7 @@ use crate::cluster;
 use crate::cluster::watch::{Seen, Sink, Watcher};
 use crate::kit::Stop;
 use crate::object::EventKind;
-use crate::script::api::{ApiError, Change};
+use crate::script::outside::api::{ApiError, Change};
 
 /// Changes that wait for the script. While there are as many, nothing more is read from the server.
 const PENDING: usize = 16;

@@ -11,7 +11,7 @@ use crate::handling::hook::auth::Check;
 use crate::manifest::reader::{Item, Reader};
 use crate::object::SecretKey;
 use crate::script::HookAnswer;
-use crate::script::subject::HookRequest;
+use crate::script::interface::subject::HookRequest;
 
 use super::environment::Environment;
 use super::expectations::pattern_of_text;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use rhai::Engine;
 
-use super::access::Calls;
-use super::arguments;
-use super::declaration::{Binding, Code as Declared, Declaration, Expression, Limits};
-use super::engine::{self, Sizes};
-use super::imports::Imports;
-use super::problem::{Problem, Severity};
-use super::program::name_of;
-use super::template_files::Rendered;
+use super::interface::access::Calls;
+use super::interface::declaration::{Binding, Code as Declared, Declaration, Expression};
+use super::interface::problem::{Problem, Severity};
+use super::interpreter::engine::{self, Sizes};
+use super::language::arguments;
+use super::limits::Limits;
+use super::sources::imports::Imports;
+use super::sources::program::name_of;
+use super::sources::template_files::Rendered;
 
 mod advice;
 mod calls;

@@ -1,4 +1,13 @@
-//! Sends calls to the script threads, all calls of one object to the same thread.
+//! Sends calls to the script threads, all calls of one object to the same thread. Below it: the threads, what a call does for its handler and its
+//! sub-handlers, and the loading of scripts.
+
+mod attempt;
+mod execution;
+pub mod load;
+mod subhandlers;
+mod suboptions;
+mod thread;
+mod verdict;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -10,23 +19,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tracing::warn;
 
-use super::api::{Api, Credentials};
-use super::call::{Call, Evaluation, Returned};
-use super::declaration::BindingKind;
-use super::index::Indexes;
-use super::memo::{self, OperatorMemo};
+use super::interface::call::{Call, Evaluation, Returned};
+use super::interface::declaration::BindingKind;
+use super::interface::problem::Problem;
+use super::interface::subject::Subject;
+use super::limits::process_memory::ProcessMemory;
 use super::outside::Outside;
-use super::problem::Problem;
-use super::process_memory::ProcessMemory;
-use super::program::Program;
-use super::rounds;
-use super::stopped::Stopped;
-use super::subject::Subject;
-pub use super::thread::MemoryCounts;
-use super::thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
+use super::outside::api::{Api, Credentials};
+use super::runtime::rounds;
+use super::sources::program::Program;
+use super::values::index::Indexes;
+use super::values::memo::{self, OperatorMemo};
+use super::values::stopped::Stopped;
 use crate::handling::{Candidate, Predicate};
 use crate::kit::Clock;
 use crate::kit::source::SourcePosition;
+pub use thread::MemoryCounts;
+use thread::{CallJob, EvaluateJob, Job, Thread, ThreadSettings};
 
 /// Limit of fibers of a process. Each takes two of the 65,530 mappings that Linux grants a process, and running out of them is fatal.
 pub const MAX_FIBERS: usize = 20_000;

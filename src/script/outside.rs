@@ -1,6 +1,7 @@
-//! The interfaces of host functions to the world outside of the cluster. The owner of the host implements them; the functions check first
+//! The interfaces of host functions to the cluster and to the world outside of it. The owner of the host implements them; the functions check first
 //! what the manifest allows.
 
+pub mod api;
 pub mod clusters;
 pub mod files;
 mod glob;

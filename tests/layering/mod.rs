@@ -140,14 +140,18 @@ const IMPURE: &[&str] = &[
     "std::thread",
 ];
 
+/// The parts of `script`, from the bottom: none may use a later one.
+const SCRIPT_PARTS: [&str; 11] =
+    ["limits", "outside", "values", "interface", "sources", "runtime", "language", "functions", "interpreter", "check", "host"];
+
 /// The only files with `unsafe`.
 const UNSAFE: [&str; 6] = [
     "src/cli/memory.rs",
     "src/outside/programs/parent_death.rs",
-    "src/script/allocator.rs",
-    "src/script/fiber.rs",
-    "src/script/overflow.rs",
-    "src/script/stack_pages.rs",
+    "src/script/limits/allocator.rs",
+    "src/script/runtime/fiber.rs",
+    "src/script/runtime/overflow.rs",
+    "src/script/runtime/stack_pages.rs",
 ];
 
 fn kopfd() -> &'static Sources {
@@ -183,6 +187,21 @@ fn the_api_server_has_no_ring_of_imports() {
     let sources = Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("apiserver/src"));
     assert!(sources.layers().any(|layer| layer == "verbs"), "the sources are somewhere else");
     tell(graph::rings_across_layers(&sources).into_iter().map(|ring| ring.to_string()));
+}
+
+#[test]
+fn no_part_of_scripts_uses_a_later_one() {
+    let sources = kopfd();
+    let part = |file: &str| file.strip_prefix("src/script/").and_then(|name| name.split(['/', '.']).next()).map(str::to_owned);
+    let rank = |part: &str| SCRIPT_PARTS.iter().position(|known| *known == part);
+    let written = sources.references().filter(|reference| !reference.is_test && !reference.is_reexport);
+    tell(written.filter_map(|Reference { position, target, .. }| {
+        let user = part(&position.file)?;
+        let Some(own) = rank(&user) else { return Some(format!("{position}: `{user}` is not among the parts of `script`")) };
+        let Target::Internal(path) = target else { return None };
+        let used = part(sources.definition(&path)?)?;
+        rank(&used).is_some_and(|other| other > own).then(|| format!("{position}: {user} must not use {used}, which comes later"))
+    }));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kopfd::handling::attempt::TEMPORARY_DELAY;
 use kopfd::handling::{Level, Verdict};
 use kopfd::kit::Tasks;
 use kopfd::object::{Resource, Selector};
-use kopfd::script::api::{Api, ApiError, ApiRequest, EventRequest};
+use kopfd::script::outside::api::{Api, ApiError, ApiRequest, EventRequest};
 use kopfd::script::{Limits, Options, Returned, Threads};
 use serde_json::{Value, json};
 

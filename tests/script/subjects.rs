@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kopfd::handling::{Reason, Verdict};
 use kopfd::object::{Body, EventKind};
-use kopfd::script::arguments::known;
-use kopfd::script::subject::{Activity, HookRequest, ReviewRequest};
+use kopfd::script::interface::subject::{Activity, HookRequest, ReviewRequest};
+use kopfd::script::language::arguments::known;
 use kopfd::script::{BindingKind, Fibers, LiveBody, Object, Options, Returned, StopFlag, Stopped, Subject, Threads};
 use serde_json::{Value, json};
 

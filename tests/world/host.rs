@@ -9,7 +9,7 @@ use kopfd::handling::Level;
 use kopfd::kit::Clock;
 use kopfd::kit::source::SourcePosition;
 use kopfd::object::{Resource, Selector};
-use kopfd::script::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
+use kopfd::script::outside::api::{Api, ApiError, ApiRequest, EventRequest, Operation};
 use kopfd::script::{Binding, BindingKind, Call, Code, Declaration, Host, Installed, Limits, Options, Program, Returned, Threads};
 use serde_json::{Value, json};
 

@@ -29,7 +29,7 @@ use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop, errors};
 use crate::object::secret::Values;
 use crate::object::{Body, ObjectKey, Patch, Resource};
-use crate::script::subject::ReviewRequest;
+use crate::script::interface::subject::ReviewRequest;
 use crate::script::{Call, Object, ObjectMemo, Subject};
 use crate::telemetry::metrics::ReviewOutcome;
 use crate::telemetry::{OperatorMetrics, object_span};

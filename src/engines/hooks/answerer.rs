@@ -23,7 +23,7 @@ use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::kit::{Clock, Stop};
 use crate::object::Patch;
 use crate::object::SecretKey;
-use crate::script::subject::HookRequest;
+use crate::script::interface::subject::HookRequest;
 use crate::script::{Call, HookAnswer, Limit, Returned, Subject};
 use crate::telemetry::OperatorMetrics;
 use crate::telemetry::metrics::HookOutcome;

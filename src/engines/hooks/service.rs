@@ -17,7 +17,7 @@ use super::answerer::{Pending, other_methods, refused, starting, unavailable, un
 use super::{Found, Hooks};
 use crate::http::{BodyError, BodyLimits, Connection, PeerCertificate, SharedBodyError, read_body_within};
 use crate::script::HookAnswer;
-use crate::script::subject::HookRequest;
+use crate::script::interface::subject::HookRequest;
 use crate::telemetry::metrics::HookOutcome;
 
 /// The bytes of all bodies in flight.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::handling::Handler;
 use crate::handling::admission::Judged;
 use crate::object::{Body, secret};
-use crate::script::subject::ReviewRequest;
+use crate::script::interface::subject::ReviewRequest;
 
 /// Returns what has become of a request, without the values of a Secret.
 pub(super) fn line(body: &Body, request: &ReviewRequest, judged: &Judged) -> String {

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::recording::Recording;
 use super::sent::SentRequest;
-use crate::script::api::ApiError;
+use crate::script::outside::api::ApiError;
 use crate::script::outside::programs::Finished;
 use crate::script::outside::sql::{Reply, SqlError};
 use crate::script::outside::{HttpAnswer, HttpProblem, HttpRequest};

@@ -10,7 +10,7 @@ use super::super::timeline::{Event, Timeline};
 use super::counted::CountedStubs;
 use super::declared::{PodAnswer, PodStub};
 use super::unexpected::UnexpectedCalls;
-use crate::script::api::{ApiError, ExecError, ExecRequest, LogPart, LogRequest};
+use crate::script::outside::api::{ApiError, ExecError, ExecRequest, LogPart, LogRequest};
 use crate::script::outside::pods::Pods;
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure, refusal};
 

@@ -3,7 +3,7 @@
 use super::declared::{PodAnswer, PodStub};
 use super::read_machine::contents;
 use crate::manifest::reader::{Fields, Item, Reader};
-use crate::script::api::ApiError;
+use crate::script::outside::api::ApiError;
 use crate::script::outside::programs::Finished;
 
 const POD: &str = "write such as `{name: web-0, log: started}` or `{name: web-0, exec: [ls, \"*\"], stdout: done}`";

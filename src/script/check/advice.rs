@@ -10,9 +10,9 @@ use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
 use crate::kit::source::SourcePosition;
-use crate::script::arguments;
-use crate::script::declaration::BindingKind;
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::declaration::BindingKind;
+use crate::script::interface::problem::{Problem, Severity};
+use crate::script::language::arguments;
 
 /// Warns if a binding's function returns an unused value, or returns nothing although it is called for its result.
 pub(super) fn check_returns(code: &Code, unit: &Unit, kind: BindingKind, place: &SourcePosition, binding: usize, report: &mut Report) {

@@ -7,9 +7,9 @@
 use super::facts::{Step, To, Unit, Value, What};
 use super::program::{Code, Program};
 use super::source::Source;
-use crate::script::access::Calls;
-use crate::script::declaration::{Binding, BindingKind, Code as Declared, Declaration};
-use crate::script::program::name_of;
+use crate::script::interface::access::Calls;
+use crate::script::interface::declaration::{Binding, BindingKind, Code as Declared, Declaration};
+use crate::script::sources::program::name_of;
 
 mod eval;
 mod host;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rhai::{Array, Blob, Engine, FnPtr, ImmutableString, Map};
 
-use crate::script::engine::host_types;
+use crate::script::interpreter::engine::host_types;
 
 /// Functions that the interpreter handles itself, with their numbers of arguments.
 const KEYWORDS: &[(&str, &[usize])] = &[("Fn", &[1]), ("is_def_fn", &[2, 3]), ("is_def_var", &[1]), ("is_shared", &[1]), ("type_of", &[1])];

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use rhai::{AST, ASTFlags, ASTNode, Expr, FnAccess, FnCallExpr, FnPtr, Module, Position, ScriptFuncDef, Shared, Stmt};
 
-use crate::script::chain::{Link, flatten};
+use crate::script::sources::chain::{Link, flatten};
 
 /// One function, closure, or top level.
 #[derive(Debug, Clone, Default)]

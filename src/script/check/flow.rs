@@ -13,9 +13,9 @@ use super::settings;
 use super::source::spot_of;
 use super::suggest::did_you_mean;
 use crate::kit::source::SourceSpan;
-use crate::script::arguments;
-use crate::script::declaration::BindingKind;
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::declaration::BindingKind;
+use crate::script::interface::problem::{Problem, Severity};
+use crate::script::language::arguments;
 
 /// The kind of code at the start of a walk, which decides what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

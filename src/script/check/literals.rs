@@ -15,11 +15,11 @@ use super::suggest::{closest, did_you_mean};
 use crate::kit::duration;
 use crate::object::Selector;
 use crate::object::quantity::Quantity;
-use crate::script::declaration::Declaration;
 use crate::script::functions::{moments, patterns, templates as template_function};
+use crate::script::interface::declaration::Declaration;
+use crate::script::interface::problem::{Problem, Severity};
 use crate::script::outside::is_allowed;
-use crate::script::problem::{Problem, Severity};
-use crate::script::template_files::{Rendered, used_by};
+use crate::script::sources::template_files::{Rendered, used_by};
 
 use outside::Wrong;
 

@@ -5,8 +5,8 @@ use rhai::{ASTNode, BinaryExpr, Expr, OpAssignment, Stmt};
 use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
-use crate::script::chain::{Link, flatten};
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::problem::{Problem, Severity};
+use crate::script::sources::chain::{Link, flatten};
 
 /// Methods that change their value in place. Others may read the variable.
 const CHANGING: [&str; 13] =

@@ -9,8 +9,8 @@ use super::python;
 use super::report::Report;
 use super::source::spot_of;
 use super::suggest::{closest, did_you_mean};
-use crate::script::arguments;
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::problem::{Problem, Severity};
+use crate::script::language::arguments;
 
 /// The context in which the names of one text are looked up.
 pub(super) struct Names<'a> {

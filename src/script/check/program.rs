@@ -10,13 +10,13 @@ use super::python;
 use super::report::Report;
 use super::source::{self, Source, spot_of};
 use crate::kit::source::{SourcePosition, SourceSpan};
-use crate::script::declaration::{Code as Declared, Declaration};
-use crate::script::engine;
-use crate::script::files::Unreadable;
-use crate::script::imports::Targets;
-use crate::script::modules;
-use crate::script::problem::{Problem, Severity};
-use crate::script::program::name_of;
+use crate::script::interface::declaration::{Code as Declared, Declaration};
+use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interpreter::engine;
+use crate::script::sources::files::Unreadable;
+use crate::script::sources::imports::Targets;
+use crate::script::sources::modules;
+use crate::script::sources::program::name_of;
 
 /// One compiled text.
 pub(super) struct Code {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::problem::{Problem, Severity};
 
 /// Problems without duplicates, and with one error for each position. So the more specific checks must run first.
 #[derive(Debug, Default)]

@@ -4,9 +4,9 @@ use super::facts::What;
 use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
-use crate::script::access::{Access, Calls, Kind};
-use crate::script::declaration::Declaration;
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::access::{Access, Calls, Kind};
+use crate::script::interface::declaration::Declaration;
+use crate::script::interface::problem::{Problem, Severity};
 
 /// Warns of imports whose files are computed: their requests are not seen.
 pub(super) fn check_imports<'a>(codes: impl Iterator<Item = &'a Code>, declaration: &Declaration, report: &mut Report) {

@@ -9,7 +9,7 @@ use super::catalogue::Catalogue;
 use super::facts::{To, Unit, What};
 use super::program::Code;
 use super::report::Report;
-use crate::script::problem::{Problem, Severity};
+use crate::script::interface::problem::{Problem, Severity};
 
 /// Warns about functions with the name and the number of arguments of a method that the file calls. A function that uses `this` is meant as a
 /// method.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::kit::source::{SourcePosition, SourceSpan};
-use crate::script::files::{self, Unreadable};
-use crate::script::modules;
+use crate::script::sources::files::{self, Unreadable};
+use crate::script::sources::modules;
 
 /// A text with code, and its position.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::kit::source::SourcePosition;
-use crate::script::declaration::BindingKind;
+use crate::script::interface::declaration::BindingKind;
 
 /// Scripts in a folder, and what a manifest declares about them.
 struct Case {

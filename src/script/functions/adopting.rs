@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::options::{Options, json};
 use crate::object::Body;
 use crate::object::hierarchy::{self, Adoption, Error, Nested, Reference};
-use crate::script::context::Context;
-use crate::script::convert;
-use crate::script::script_error::Failure;
+use crate::script::language::convert;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Function = fn(&Context, Value, &Options) -> Result<Value, Thrown>;

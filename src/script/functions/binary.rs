@@ -6,10 +6,10 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, NativeCallContext, Position};
 
 use super::options::placed;
 use crate::kit::hexadecimal;
-use crate::script::bounded;
-use crate::script::bytes::Bytes;
-use crate::script::declaration::Limit;
-use crate::script::script_error::Failure;
+use crate::script::language::bytes::Bytes;
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;

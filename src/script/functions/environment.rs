@@ -5,8 +5,8 @@ use std::env::VarError;
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
-use crate::script::context::Context;
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 /// Registers the function.
 pub(super) fn register(engine: &mut Engine) {

@@ -3,8 +3,9 @@
 use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext};
 
 use crate::handling::attempt::TEMPORARY_DELAY;
-use crate::script::script_error::{Failure, Meaning, REJECTED};
-use crate::script::{convert, time};
+use crate::script::language::convert;
+use crate::script::values::script_error::{Failure, Meaning, REJECTED};
+use crate::script::values::time;
 
 /// Registers `temporary`, `permanent`, `reject`, and the properties of what can be caught.
 pub(super) fn register(engine: &mut Engine) {

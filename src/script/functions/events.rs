@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::options::{json, placed, text};
 use crate::handling::Level;
-use crate::script::allocator;
-use crate::script::api::EventRequest;
-use crate::script::context::Context;
-use crate::script::convert;
-use crate::script::script_error::Failure;
+use crate::script::language::convert;
+use crate::script::limits::allocator;
+use crate::script::outside::api::EventRequest;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;

@@ -5,10 +5,12 @@ use serde_json::Value;
 
 use super::options::text;
 use super::support::{Native, Thrown, may_have_bytes, wrong};
-use crate::script::bytes::Bytes;
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::limits::allocator;
 use crate::script::outside::programs::{Finished, ProgramError};
-use crate::script::script_error::Failure;
-use crate::script::{allocator, bounded, convert};
+use crate::script::runtime::bounded;
+use crate::script::values::script_error::Failure;
 
 /// The kind of errors of commands.
 pub(super) const KIND: &str = "exec";

@@ -5,7 +5,7 @@ use rhai::{Dynamic, Engine, Module};
 use super::options::text;
 use super::support::{Given, Native, may_have_bytes, one, unreadable};
 use crate::kit::hexadecimal;
-use crate::script::bytes::Bytes;
+use crate::script::language::bytes::Bytes;
 
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {

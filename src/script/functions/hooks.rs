@@ -10,11 +10,11 @@ use tracing::Instrument as _;
 use super::options::{Options, placed, text};
 use super::support::{Native, Thrown, shown, wrong};
 use super::targets;
-use crate::script::answer::Response;
-use crate::script::api::ApiError;
-use crate::script::context::{Context, wait_in};
-use crate::script::script_error::Failure;
-use crate::script::subject::Subject;
+use crate::script::interface::subject::Subject;
+use crate::script::language::answer::Response;
+use crate::script::outside::api::ApiError;
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
 
 /// The headers that belong to the connection.
 const REFUSED: [&str; 6] = ["connection", "content-length", "keep-alive", "te", "transfer-encoding", "upgrade"];

@@ -26,7 +26,7 @@ use self::hosts::Thrown;
 use self::pages::Pages;
 use self::request::{OPTIONS, Request};
 use super::options::{placed, text};
-use crate::script::context::Context;
+use crate::script::runtime::context::Context;
 
 type Native<'a> = NativeCallContext<'a>;
 

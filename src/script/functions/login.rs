@@ -3,9 +3,9 @@
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
-use crate::script::context::{Context, wait_in};
-use crate::script::convert;
-use crate::script::script_error::Failure;
+use crate::script::language::convert;
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::options::{self, json, placed, text};
 use super::support::{Native, Thrown, shown, wrong};
-use crate::script::allocator;
-use crate::script::context::Context;
+use crate::script::limits::allocator;
 use crate::script::outside::measures::{Measure, Sample};
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 /// The kind of its errors.
 const KIND: &str = "metric";
@@ -147,11 +147,11 @@ mod tests {
     use rhai::{Dynamic, EvalAltResult};
 
     use super::*;
-    use crate::script::context::testing::{environment, run, run_as};
-    use crate::script::context::{Environment, Mode};
-    use crate::script::convert;
+    use crate::script::language::convert;
     use crate::script::outside::Outside;
     use crate::script::outside::measures::Measures;
+    use crate::script::runtime::context::testing::{environment, run, run_as};
+    use crate::script::runtime::context::{Environment, Mode};
 
     #[derive(Default)]
     struct Noted(Mutex<Vec<String>>);

@@ -5,9 +5,9 @@ use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
 use super::options::text;
 use crate::handling::Moment;
-use crate::script::context::Context;
-use crate::script::script_error::Failure;
-use crate::script::time::{self, Time};
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
+use crate::script::values::time::{self, Time};
 
 type Thrown = Box<EvalAltResult>;
 

@@ -3,8 +3,9 @@
 use rhai::{Dynamic, EvalAltResult, NativeCallContext};
 use serde_json::{Map, Value};
 
-use crate::script::script_error::Failure;
-use crate::script::{bounded, convert};
+use crate::script::language::convert;
+use crate::script::runtime::bounded;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -11,10 +11,10 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, GlobalRuntimeState, Pos
 
 use super::options::Options;
 use super::support::{self, Given, Native, Pace, Thrown};
-use crate::script::children::{Children, Failed, MAX_AT_ONCE, MAX_LEVELS, Task};
-use crate::script::context::{Context, wait_in};
-use crate::script::function::{Closure, Ended};
-use crate::script::script_error::Failure;
+use crate::script::runtime::children::{Children, Failed, MAX_AT_ONCE, MAX_LEVELS, Task};
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::runtime::function::{Closure, Ended};
+use crate::script::values::script_error::Failure;
 
 const NAME: &str = "parallel";
 

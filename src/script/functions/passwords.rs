@@ -3,9 +3,9 @@
 use rhai::{Dynamic, Engine, EvalAltResult, FuncRegistration, Module, NativeCallContext};
 
 use super::options::{placed, text};
-use crate::script::bytes::Bytes;
-use crate::script::context::Context;
-use crate::script::script_error::Failure;
+use crate::script::language::bytes::Bytes;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;

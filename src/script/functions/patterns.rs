@@ -8,9 +8,9 @@ use regex::{Regex, RegexBuilder};
 use rhai::{Dynamic, EvalAltResult};
 
 use super::options::text;
-use crate::script::allocator;
-use crate::script::bounded;
-use crate::script::script_error::Failure;
+use crate::script::limits::allocator;
+use crate::script::runtime::bounded;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

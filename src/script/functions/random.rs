@@ -2,8 +2,8 @@
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
-use crate::script::context::Context;
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

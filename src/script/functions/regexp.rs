@@ -6,8 +6,8 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, FuncRegistration, Map, Module,
 use super::options::{placed, text};
 use super::patterns::Patterns;
 use super::searching::{Groups, Search, Searches, Wanted};
-use crate::script::bounded::{self, Text};
-use crate::script::declaration::Limit;
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded::{self, Text};
 
 type Thrown = Box<EvalAltResult>;
 

@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::options::text;
 use super::patterns::{Pattern, Patterns};
-use crate::script::bounded;
-use crate::script::context::Context;
-use crate::script::fiber;
-use crate::script::script_error::Failure;
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::Context;
+use crate::script::runtime::fiber;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

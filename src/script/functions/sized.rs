@@ -3,11 +3,11 @@
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext, Position};
 
-use crate::script::allocator;
-use crate::script::bounded::{self, Text};
-use crate::script::convert;
-use crate::script::declaration::Limit;
-use crate::script::script_error::Failure;
+use crate::script::language::convert;
+use crate::script::limits::Limit;
+use crate::script::limits::allocator;
+use crate::script::runtime::bounded::{self, Text};
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;

@@ -2,8 +2,8 @@
 
 use rhai::{Dynamic, Engine, EvalAltResult, NativeCallContext};
 
-use crate::script::context::{Context, wait_at_most};
-use crate::script::time;
+use crate::script::runtime::context::{Context, wait_at_most};
+use crate::script::values::time;
 
 /// Registers `sleep` for integers, floats and texts with units.
 pub(crate) fn register(engine: &mut Engine) {

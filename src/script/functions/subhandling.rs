@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use rhai::{Engine, EvalAltResult, FnPtr, ImmutableString, Map, NativeCallContext};
 
-use crate::script::context::{Context, Subhandlers};
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::{Context, Subhandlers};
+use crate::script::values::script_error::Failure;
 
 /// Registers `subhandler` and `execute`.
 pub(super) fn register(engine: &mut Engine) {

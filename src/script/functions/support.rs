@@ -2,11 +2,11 @@
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, FuncRegistration, Module, NativeCallContext, Position};
 
-use crate::script::bounded;
-use crate::script::convert;
-use crate::script::declaration::Limit;
 use crate::script::functions::options::placed;
-use crate::script::script_error::Failure;
+use crate::script::language::convert;
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded;
+use crate::script::values::script_error::Failure;
 
 pub(super) type Thrown = Box<EvalAltResult>;
 pub(super) type Native<'a> = NativeCallContext<'a>;

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::options::Options;
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
-use crate::script::api::{Api, ApiError};
-use crate::script::context::{Context, wait_in};
-use crate::script::script_error::Failure;
+use crate::script::outside::api::{Api, ApiError};
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

@@ -10,7 +10,7 @@ use percent_encoding::utf8_percent_encode;
 use super::library::RESERVED;
 use super::template_limits::{MAX_NESTING, check, fits, size};
 use crate::object::yaml;
-use crate::script::digest;
+use crate::script::sources::digest;
 
 type Filtered = Result<Value, Error>;
 type Filter = fn(&Value) -> Filtered;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use minijinja::value::{Enumerator, Object, Rest, Value, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, escape_formatter, filters};
 
-use crate::script::allocator;
-use crate::script::progress_hook;
+use crate::script::limits::allocator;
+use crate::script::runtime::progress_hook;
 
 /// Limit of widths and counts in arguments of filters.
 const MAX_WIDTH: usize = 100_000;

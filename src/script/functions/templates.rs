@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::options::{json, text};
 use super::{template_filters, template_limits};
 use crate::object::yaml;
-use crate::script::allocator;
-use crate::script::bounded::{self, Parsed, Text};
-use crate::script::context::Context;
-use crate::script::convert;
-use crate::script::files::{self, Unreadable};
-use crate::script::script_error::Failure;
-use crate::script::template_files::Templates;
+use crate::script::language::convert;
+use crate::script::limits::allocator;
+use crate::script::runtime::bounded::{self, Parsed, Text};
+use crate::script::runtime::context::Context;
+use crate::script::sources::files::{self, Unreadable};
+use crate::script::sources::template_files::Templates;
+use crate::script::values::script_error::Failure;
 
 /// Limit of steps of one rendering. A template that needs more has an endless loop.
 const FUEL: u64 = 5_000_000;

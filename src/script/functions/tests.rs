@@ -16,17 +16,20 @@ use serde_json::{Value, json};
 use crate::handling::Level;
 use crate::kit::{Clock, Stop};
 use crate::object::{Body, EventKind, Resource, Selector};
-use crate::script::api::{Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, Operation, RawRequest, WatchRequest};
-use crate::script::budget::{Budget, Ending};
-use crate::script::context::testing::{environment, run, run_as, run_in};
-use crate::script::context::{Context, Environment, Mode};
-use crate::script::convert;
-use crate::script::declaration::{Allow, Limits};
-use crate::script::memo::ObjectMemo;
+use crate::script::interface::declaration::Allow;
+use crate::script::interface::subject::{Object, Subject};
+use crate::script::language::convert;
+use crate::script::limits::Limits;
+use crate::script::outside::api::{
+    Api, ApiError, ApiRequest, Change, EventRequest, ExecError, ExecRequest, Operation, RawRequest, WatchRequest,
+};
 use crate::script::outside::clusters::{AddressRule, AllowedClusters, ServerRule};
 use crate::script::outside::programs::Finished;
 use crate::script::outside::{Grants, Outside};
-use crate::script::subject::{Object, Subject};
+use crate::script::runtime::budget::{Budget, Ending};
+use crate::script::runtime::context::testing::{environment, run, run_as, run_in};
+use crate::script::runtime::context::{Context, Environment, Mode};
+use crate::script::values::memo::ObjectMemo;
 
 /// Returns the JSON of a script's value, or the text of its error with the position.
 fn plain(result: Result<Dynamic, Box<EvalAltResult>>) -> Result<Value, String> {
@@ -348,7 +351,7 @@ async fn writes_to_the_handled_object_are_noted_with_their_fields() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_of_one_function_share_their_requests_within_a_minute() {
-    let rate: Arc<crate::script::call_rate::CallRate> = Arc::default();
+    let rate: Arc<crate::script::limits::call_rate::CallRate> = Arc::default();
     let cluster = Arc::default();
     let call = async |script: &str| {
         let limits = Limits { api_calls_per_minute: 3, ..Limits::default() };
@@ -455,7 +458,7 @@ async fn wrong_calls_of_the_cluster_are_reported() {
         ("k8s::patch(\"pods\", \"a\", 1)", "the patch must be a map"),
         ("k8s::scale(\"pods\", \"a\", -1)", "the number of replicas"),
         ("k8s::delete(\"pods\", \"a\", #{propagation: \"x\"})", "must be Background, Foreground, or Orphan"),
-        ("for i in 0..9 { k8s::get(\"pods\", \"a\"); }", "budget::Ending"),
+        ("for i in 0..9 { k8s::get(\"pods\", \"a\"); }", "::Ending ("),
     ] {
         let (found, _) = on_cluster(script, Vec::new()).await;
         let error = found.expect_err(script);
@@ -477,7 +480,7 @@ async fn events_are_about_the_handled_object_or_others() {
     for (script, expected) in [
         ("k8s::event(1, \"m\")", "`k8s::event`: the reason must be a text, not 1 (line 1, position 6)"),
         ("k8s::info(\"x\", \"R\", \"m\")", "`k8s::info`: an Event is about an object or an array of objects, not \"x\""),
-        ("for i in 0..9 { k8s::event(\"R\", \"m\"); }", "budget::Ending"),
+        ("for i in 0..9 { k8s::event(\"R\", \"m\"); }", "::Ending ("),
     ] {
         let error = run_on(&Arc::default(), script).await.expect_err(script);
         assert!(error.contains(expected), "{script}: {error}");

@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::options::{json, placed, text};
 use crate::object::quantity::Quantity;
 use crate::object::yaml;
-use crate::script::bounded::{self, Parsed};
-use crate::script::bytes::Bytes;
-use crate::script::script_error::Failure;
-use crate::script::{convert, digest};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::runtime::bounded::{self, Parsed};
+use crate::script::sources::digest;
+use crate::script::values::script_error::Failure;
 
 type Thrown = Box<EvalAltResult>;
 

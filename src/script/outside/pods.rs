@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 
+use super::api::{ApiError, ExecError, ExecRequest, LogRequest};
 use super::programs::Finished;
-use crate::script::api::{ApiError, ExecError, ExecRequest, LogRequest};
 
 /// Answers requests about containers.
 pub trait Pods: Send + Sync {

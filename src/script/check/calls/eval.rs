@@ -4,9 +4,9 @@ use rhai::{BinaryExpr, Expr, FnCallExpr, OpAssignment, Position};
 
 use super::value::{Fields, Function, Known, Values};
 use super::walk::{Analysis, Frame};
-use crate::script::chain::{Link, flatten};
 use crate::script::check::facts::{self, closure_of};
 use crate::script::check::flow;
+use crate::script::sources::chain::{Link, flatten};
 
 /// Methods that change their list or map, and how.
 const ADDING: [&str; 4] = ["push", "insert", "append", "pad"];

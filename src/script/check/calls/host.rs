@@ -7,7 +7,7 @@ use rhai::Position;
 use super::template;
 use super::value::{Fields, Function as FunctionValue, Known, Part, Values};
 use super::walk::{Analysis, Frame, argument};
-use crate::script::access::{Access, Function, Kind, Namespace};
+use crate::script::interface::access::{Access, Function, Kind, Namespace};
 
 /// One call of `k8s::`, with its position.
 struct Site {

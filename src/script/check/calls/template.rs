@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 use super::value::{Fields, Known, Values};
-use crate::script::template_files::{self, Rendered};
+use crate::script::sources::template_files::{self, Rendered};
 
 /// A line at the beginning of an object: its indentation, its key, and its value.
 static LINE: LazyLock<Regex> =

@@ -5,8 +5,9 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::kit::source::SourcePosition;
-use crate::script::access::{Access, Calls, Kind, Namespace};
-use crate::script::declaration::{Allow, Binding, BindingKind, Code, Declaration, Limits};
+use crate::script::interface::access::{Access, Calls, Kind, Namespace};
+use crate::script::interface::declaration::{Allow, Binding, BindingKind, Code, Declaration};
+use crate::script::limits::Limits;
 
 fn declaration(root: &Path, code: Code, kind: BindingKind) -> Declaration {
     let place = SourcePosition { file: root.join("operator.yaml"), line: 1, column: 1 };

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use rhai::{ASTFlags, Expr, Position, Stmt};
 
 use super::value::{Function, Known, Part, Values};
-use crate::script::access::{Access, Calls};
 use crate::script::check::facts::{Unit, What};
 use crate::script::check::program::{Code, Module, Program};
 use crate::script::check::source::spot_of;
+use crate::script::interface::access::{Access, Calls};
 
 /// Limit of rounds of a loop until the values of its variables are known, or given up.
 const ROUNDS: usize = 4;

@@ -3,7 +3,7 @@
 use rhai::Position;
 
 use super::super::suggest::did_you_mean;
-use crate::script::declaration::Declaration;
+use crate::script::interface::declaration::Declaration;
 use crate::script::outside::files::{FilePath, FilePattern};
 use crate::script::outside::programs::refusal;
 

@@ -6,9 +6,9 @@ use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
 
-use crate::script::bounded::elsewhere;
-use crate::script::context::Context;
 use crate::script::functions::support::{Native, Thrown};
+use crate::script::runtime::bounded::elsewhere;
+use crate::script::runtime::context::Context;
 
 /// As many works at once as there are processors, in the whole process.
 static PLACES: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, NonZero::get)));

@@ -6,12 +6,12 @@ use rhai::{Array, Dynamic, Engine, Map, Module};
 use super::aside;
 use super::values::{bytes, failed, given, private_key, random};
 use crate::cryptography::{self, CertificateOptions, Details, Expected, Peer, Role, Usage, Validity};
-use crate::script::context::Context;
 use crate::script::functions::moments::moment;
 use crate::script::functions::options::{Options, as_given};
 use crate::script::functions::support::{Given, Native, Thrown, four, one, three, two, wrong};
-use crate::script::script_error::Failure;
-use crate::script::time::{Time, duration};
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
+use crate::script::values::time::{Time, duration};
 
 /// The options of a certificate's content.
 const CONTENT: [&str; 6] = ["ca", "names", "path_length", "subject", "usages", "valid_for"];

@@ -4,9 +4,9 @@ use rhai::{Array, Dynamic, Module};
 
 use super::values::{bytes, failed, given, random};
 use crate::cryptography::{self, Fernet, NONCE_SIZE};
-use crate::script::context::Context;
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, three, two, wrong};
-use crate::script::time;
+use crate::script::runtime::context::Context;
+use crate::script::values::time;
 
 /// Adds the functions to `crypto::`.
 pub(super) fn add(module: &mut Module) {

@@ -7,10 +7,10 @@ use sha2::digest::DynDigest;
 use subtle::ConstantTimeEq as _;
 
 use crate::kit::hexadecimal;
-use crate::script::bounded;
-use crate::script::bytes::Bytes;
 use crate::script::functions::options::{placed, text};
 use crate::script::functions::support::{Given, Native, three, two, wrong};
+use crate::script::language::bytes::Bytes;
+use crate::script::runtime::bounded;
 
 /// The bytes that are hashed before other scripts may run.
 const HASHED: usize = 64 << 10;

@@ -82,7 +82,7 @@ fn hash(function: &'static str, options: Option<&Dynamic>) -> Result<RsaHash, Th
 /// `crypto::sign(key, value, [#{hash}])`: the signature of a private key; `hash` is for RSA only.
 fn sign(native: &Native<'_>, key: &Dynamic, value: &Dynamic, options: Option<&Dynamic>) -> Given {
     const NAME: &str = "crypto::sign";
-    crate::script::context::Context::of(native)?.varies(NAME)?;
+    crate::script::runtime::context::Context::of(native)?.varies(NAME)?;
     let (key, value, hash) = (private_key(NAME, key, None)?, bytes(NAME, "the value", value)?, hash(NAME, options)?);
     key.sign(&value.0, hash).map(given).map_err(|error| failed(NAME, error))
 }

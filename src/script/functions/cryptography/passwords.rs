@@ -5,9 +5,9 @@ use rhai::{Dynamic, Module};
 use super::aside;
 use super::values::{bytes, failed, random};
 use crate::cryptography::{self, Argon2Cost, BCRYPT_COSTS};
-use crate::script::bounded;
 use crate::script::functions::options::{Options, text};
 use crate::script::functions::support::{Given, Native, one, two, wrong};
+use crate::script::runtime::bounded;
 
 /// The usual cost of bcrypt: a quarter of a second.
 const BCRYPT_COST: u32 = 12;

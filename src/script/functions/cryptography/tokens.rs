@@ -5,12 +5,12 @@ use serde_json::{Value, json as value};
 
 use super::values::{bytes, failed};
 use crate::cryptography::{self, Claims, Expectations};
-use crate::script::bytes::Bytes;
-use crate::script::context::Context;
-use crate::script::convert;
 use crate::script::functions::options::{Options, as_given, json, text};
 use crate::script::functions::support::{Given, Native, Thrown, one, three, two, wrong};
-use crate::script::time::{Time, duration};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::runtime::context::Context;
+use crate::script::values::time::{Time, duration};
 
 /// Registers the module.
 pub(super) fn register(engine: &mut Engine) {

@@ -3,11 +3,11 @@
 use rhai::Dynamic;
 
 use crate::cryptography::{CryptoError, PrivateKey};
-use crate::script::bounded;
-use crate::script::bytes::Bytes;
-use crate::script::context::Context;
 use crate::script::functions::support::{Native, Thrown, wrong};
-use crate::script::script_error::Failure;
+use crate::script::language::bytes::Bytes;
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 /// Limit of the bytes that are encrypted, signed or read at once. Meanwhile no other script of the thread runs.
 const MAX_SIZE: usize = 16 << 20;

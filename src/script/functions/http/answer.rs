@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::exchange::Answered;
 use super::hosts::{Thrown, shown};
 use super::request::Request;
-use crate::script::bounded::{self, Parsed};
-use crate::script::bytes::Bytes;
-use crate::script::convert;
 use crate::script::functions::support::may_have_bytes;
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
 use crate::script::outside::{HttpAnswer, HttpProblem};
-use crate::script::script_error::{Failure, Meaning};
+use crate::script::runtime::bounded::{self, Parsed};
+use crate::script::values::script_error::{Failure, Meaning};
 
 /// The part of a body that errors have.
 const EXCERPT: usize = 2_000;

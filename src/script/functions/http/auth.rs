@@ -11,7 +11,7 @@ use super::oauth::ClientCredentials;
 use super::redirects::Hop;
 use super::request::{self, Request};
 use super::sigv4::{Signed, Signer};
-use crate::script::context::Context;
+use crate::script::runtime::context::Context;
 
 /// The option `auth`.
 pub(super) enum Auth {

@@ -6,12 +6,13 @@ use rhai::{Array, Dynamic, Map};
 use super::given::Given;
 use super::hosts::Thrown;
 use crate::kit::hexadecimal;
-use crate::script::bytes::Bytes;
-use crate::script::context::Context;
 use crate::script::functions::library::RESERVED;
 use crate::script::functions::options::json;
-use crate::script::script_error::Failure;
-use crate::script::{bounded, convert};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 /// A body, and the type of its content.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use super::hosts::{Thrown, check_host, shown, thrown};
 use super::redirects::Hop;
 use super::request::Request;
 use super::retries::{self, Attempt};
-use crate::script::context::{Context, wait_at_most, wait_in};
 use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest};
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::{Context, wait_at_most, wait_in};
+use crate::script::values::script_error::Failure;
 
 /// The answer to a request, and the address that has given it.
 pub(super) struct Answered {

@@ -6,10 +6,11 @@ use rhai::{Dynamic, Map};
 
 use super::hosts::Thrown;
 use crate::object::quantity::Quantity;
-use crate::script::bytes::Bytes;
 use crate::script::functions::options::json;
-use crate::script::script_error::Failure;
-use crate::script::{convert, time};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::values::script_error::Failure;
+use crate::script::values::time;
 
 /// A map of options.
 pub(super) struct Given {

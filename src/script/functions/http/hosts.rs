@@ -3,10 +3,10 @@
 use rhai::EvalAltResult;
 use url::Url;
 
-use crate::script::bounded;
-use crate::script::context::Context;
 use crate::script::outside::{HttpError, HttpProblem, is_allowed};
-use crate::script::script_error::{Failure, Meaning};
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::{Failure, Meaning};
 
 pub(super) type Thrown = Box<EvalAltResult>;
 

@@ -17,9 +17,9 @@ use super::given::Given;
 use super::hosts::{Thrown, address, thrown};
 use super::request::Request;
 use crate::kit::hexadecimal;
-use crate::script::context::Context;
 use crate::script::functions::library::RESERVED;
 use crate::script::outside::{HttpConnection, HttpError, HttpProblem};
+use crate::script::runtime::context::Context;
 
 /// The answer of a server of tokens is small.
 const MAX_BYTES: usize = 64 << 10;

@@ -9,11 +9,11 @@ use super::auth::{self, Auth};
 use super::given::Given;
 use super::hosts::{Thrown, address, thrown};
 use super::request::Request;
-use crate::script::bounded::{self, Parsed};
-use crate::script::context::Context;
-use crate::script::convert;
-use crate::script::declaration::Limit;
+use crate::script::language::convert;
+use crate::script::limits::Limit;
 use crate::script::outside::{HttpAnswer, HttpError, HttpProblem};
+use crate::script::runtime::bounded::{self, Parsed};
+use crate::script::runtime::context::Context;
 
 /// The pages that are read by default.
 const PAGES: usize = 1_000;

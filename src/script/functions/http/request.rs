@@ -9,11 +9,11 @@ use url::{Origin, Url};
 use super::body::{self, Body};
 use super::given::Given;
 use super::hosts::{Thrown, address, check_host, shown};
-use crate::script::bounded;
-use crate::script::context::Context;
 use crate::script::functions::options::text;
 use crate::script::outside::{Grants, HttpConnection, Identity, ProxyChoice};
-use crate::script::script_error::Failure;
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::Context;
+use crate::script::values::script_error::Failure;
 
 /// The options of all functions.
 pub(super) const OPTIONS: &[&str] = &[

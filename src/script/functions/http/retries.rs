@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
 use super::request::Request;
-use crate::script::context::Context;
 use crate::script::outside::{HttpAnswer, HttpError, HttpProblem};
+use crate::script::runtime::context::Context;
 
 /// The pause before the first repetition; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 
 use crate::kit::Stop;
 use crate::script::Limits;
-use crate::script::budget::Budget;
-use crate::script::context::testing::{environment, run_in};
-use crate::script::context::{Context, Environment, Mode};
-use crate::script::convert;
-use crate::script::declaration::Allow;
+use crate::script::interface::declaration::Allow;
+use crate::script::language::convert;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpError, HttpProblem, HttpRequest, Outside};
+use crate::script::runtime::budget::Budget;
+use crate::script::runtime::context::testing::{environment, run_in};
+use crate::script::runtime::context::{Context, Environment, Mode};
 
 #[derive(Default)]
 struct Recorder {

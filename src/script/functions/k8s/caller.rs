@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use tracing::Instrument as _;
 
 use crate::object::patch::fields;
-use crate::script::access::Function;
-use crate::script::api::{Api, ApiError, ApiRequest, Operation};
-use crate::script::call::SelfWrite;
-use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{placed, text};
 use crate::script::functions::targets::{self, Target};
-use crate::script::rights::{self, Wanted};
-use crate::script::script_error::Failure;
-use crate::script::subject::Subject;
+use crate::script::interface::access::Function;
+use crate::script::interface::call::SelfWrite;
+use crate::script::interface::rights::{self, Wanted};
+use crate::script::interface::subject::Subject;
+use crate::script::outside::api::{Api, ApiError, ApiRequest, Operation};
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
 
 pub(super) type Thrown = Box<EvalAltResult>;
 pub(super) type Native<'a> = NativeCallContext<'a>;

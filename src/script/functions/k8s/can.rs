@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::caller::{Caller, Registry, Thrown};
 use crate::object::Resource;
-use crate::script::api::{ApiRequest, Operation};
-use crate::script::context::wait_in;
 use crate::script::functions::options::{Options, text};
 use crate::script::functions::targets;
+use crate::script::outside::api::{ApiRequest, Operation};
+use crate::script::runtime::context::wait_in;
 
 /// Registers the functions.
 pub(super) fn register(to: &mut impl Registry) {

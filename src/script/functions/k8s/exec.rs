@@ -6,15 +6,16 @@ use rhai::{Dynamic, Map};
 use tracing::Instrument as _;
 
 use super::caller::{Caller, Registry, Thrown};
-use crate::script::access::Function;
-use crate::script::api::{ExecError, ExecRequest};
-use crate::script::bytes::Bytes;
-use crate::script::context::wait_in;
 use crate::script::functions::finished::{self, Form};
 use crate::script::functions::options::{Options, as_given};
 use crate::script::functions::support::may_have_bytes;
+use crate::script::interface::access::Function;
+use crate::script::language::bytes::Bytes;
+use crate::script::limits::allocator;
+use crate::script::outside::api::{ExecError, ExecRequest};
 use crate::script::outside::programs::{DEFAULT_OUTPUT, DEFAULT_TIME};
-use crate::script::{allocator, time};
+use crate::script::runtime::context::wait_in;
+use crate::script::values::time;
 
 const NAME: &str = "k8s::exec";
 

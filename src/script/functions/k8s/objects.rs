@@ -4,11 +4,11 @@ use rhai::{Array, Dynamic};
 use serde_json::{Value, json};
 
 use super::caller::{Caller, Registry, Thrown};
-use crate::script::api::Operation;
-use crate::script::convert;
 use crate::script::functions::options::{Options, json};
 use crate::script::functions::targets;
-use crate::script::time;
+use crate::script::language::convert;
+use crate::script::outside::api::Operation;
+use crate::script::values::time;
 
 /// Registers the functions.
 pub(super) fn register(to: &mut impl Registry) {

@@ -8,14 +8,14 @@ use rhai::{Dynamic, Engine};
 use serde_json::Value;
 
 use super::caller::{Caller, HostFunction, Native, Registry, Thrown, run};
-use crate::script::access::Function;
-use crate::script::api::{ApiError, Operation};
-use crate::script::context::wait_in;
 use crate::script::functions::options::text;
 use crate::script::functions::targets::unexpected;
-use crate::script::other_cluster::OtherCluster;
+use crate::script::interface::access::Function;
+use crate::script::language::other_cluster::OtherCluster;
+use crate::script::outside::api::{ApiError, Operation};
 use crate::script::outside::clusters::{AllowedClusters, ServerRule};
-use crate::script::script_error::Failure;
+use crate::script::runtime::context::wait_in;
+use crate::script::values::script_error::Failure;
 
 /// The keys under which kubeconfigs are kept: the usual ones, and that of Cluster API.
 const KEYS: [&str; 3] = ["kubeconfig", "value", "config"];

@@ -7,13 +7,13 @@ use tracing::Instrument as _;
 use super::caller::{Caller, Registry, Thrown, refused};
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
-use crate::script::api::{ApiError, RawRequest};
-use crate::script::context::wait_in;
-use crate::script::convert;
 use crate::script::functions::options::{Options, json, text};
 use crate::script::functions::support::may_have_bytes;
-use crate::script::rights::Target;
-use crate::script::script_error::Failure;
+use crate::script::interface::rights::Target;
+use crate::script::language::convert;
+use crate::script::outside::api::{ApiError, RawRequest};
+use crate::script::runtime::context::wait_in;
+use crate::script::values::script_error::Failure;
 
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::caller::{Caller, Registry, Thrown};
 use super::objects;
-use crate::script::access::Function;
-use crate::script::api::{LogPart, LogRequest, Operation};
-use crate::script::context::wait_in;
-use crate::script::convert;
 use crate::script::functions::options::Options;
 use crate::script::functions::support::may_have_bytes;
 use crate::script::functions::targets::{self, Target};
-use crate::script::time;
+use crate::script::interface::access::Function;
+use crate::script::language::convert;
+use crate::script::outside::api::{LogPart, LogRequest, Operation};
+use crate::script::runtime::context::wait_in;
+use crate::script::values::time;
 
 /// The bytes of a log without a limit of its own.
 const LOG_LIMIT: u64 = 1 << 20;

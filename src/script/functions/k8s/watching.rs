@@ -12,15 +12,15 @@ use tracing::Instrument as _;
 
 use super::caller::{Caller, Registry, Thrown};
 use super::condition::Condition;
-use crate::script::api::{ApiError, Change, WatchRequest};
-use crate::script::context::wait_in;
-use crate::script::convert;
 use crate::script::functions::library::nodes;
 use crate::script::functions::options::{Options, text};
 use crate::script::functions::support;
 use crate::script::functions::targets::{self, Target};
-use crate::script::script_error::Failure;
-use crate::script::time;
+use crate::script::language::convert;
+use crate::script::outside::api::{ApiError, Change, WatchRequest};
+use crate::script::runtime::context::wait_in;
+use crate::script::values::script_error::Failure;
+use crate::script::values::time;
 
 /// How long is waited without a time limit, as by kubectl.
 const TIMEOUT: Duration = Duration::from_secs(30);

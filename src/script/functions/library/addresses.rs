@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use rhai::{Array, Dynamic, Engine, Map, Module};
 
-use crate::script::bounded;
-use crate::script::declaration::Limit;
 use crate::script::functions::options::text;
 use crate::script::functions::support::{Given, Native, Pace, Thrown, may_have_items, one, two, unreadable};
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded;
 
 /// What an address takes in a list.
 const BYTES_PER_ADDRESS: usize = 96;

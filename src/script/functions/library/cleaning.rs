@@ -3,9 +3,9 @@
 use rhai::{Dynamic, Engine};
 use serde_json::{Map, Value};
 
-use crate::script::convert;
 use crate::script::functions::options::{json, placed};
 use crate::script::functions::support::{Given, Native, wrong};
+use crate::script::language::convert;
 
 /// The fields that the author of an object writes.
 const KEPT: [&str; 5] = ["name", "generateName", "namespace", "labels", "annotations"];

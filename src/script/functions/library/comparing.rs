@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 
 use rhai::{Dynamic, ImmutableString};
 
-use crate::script::bounded;
-use crate::script::convert;
 use crate::script::functions::support::{Pace, Thrown, shown, wrong};
-use crate::script::time::Time;
+use crate::script::language::convert;
+use crate::script::runtime::bounded;
+use crate::script::values::time::Time;
 
 /// What of a value decides whether it equals another one. As in Python, `1` equals `1.0`.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -5,10 +5,10 @@ use jiff::fmt::strtime::{self, BrokenDownTime};
 use jiff::tz::TimeZone;
 use rhai::{Dynamic, Engine};
 
-use crate::script::bounded;
 use crate::script::functions::options::{placed, text};
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, shown, unreadable, wrong};
-use crate::script::time::Time;
+use crate::script::runtime::bounded;
+use crate::script::values::time::Time;
 
 /// Limit of the bytes of a format: widths in it are limited by the library, and a sign becomes at most this many bytes.
 const MAX_FORMAT: usize = 256;

@@ -7,13 +7,13 @@ use rhai::{Array, Dynamic, Engine, FnPtr, ImmutableString, Map};
 
 use super::comparing::{Identity, compare, number, sort};
 use super::sizes::{copy, size, size_of_items};
-use crate::script::bounded::{self, Text};
-use crate::script::convert;
-use crate::script::declaration::Limit;
 use crate::script::functions::options::placed;
 use crate::script::functions::support::{Given, Native, Pace, Thrown, call, may_have_items, shown, wrong};
-use crate::script::time::Time;
-use crate::script::view::View;
+use crate::script::language::convert;
+use crate::script::language::view::View;
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded::{self, Text};
+use crate::script::values::time::Time;
 
 /// Registers the methods.
 pub(super) fn register(engine: &mut Engine) {
@@ -126,7 +126,7 @@ fn join(native: &Native<'_>, items: &Array, separator: &str) -> Given {
 
 /// Returns the error of a text that did not fit.
 fn exceeded() -> Thrown {
-    bounded::refused(crate::script::allocator::exceeded().unwrap_or(Limit::StringSize))
+    bounded::refused(crate::script::limits::allocator::exceeded().unwrap_or(Limit::StringSize))
 }
 
 /// Returns the text of a value that is not composed of others.

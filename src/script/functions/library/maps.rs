@@ -4,11 +4,11 @@ use rhai::{Array, Dynamic, Engine, Map};
 
 use super::lists::{plain, texts_of};
 use super::sizes::{copy, size_of_entries};
-use crate::script::bounded;
-use crate::script::declaration::Limit;
 use crate::script::functions::options::placed;
 use crate::script::functions::support::{Given, Native, Pace, Thrown, may_have_items, shown, wrong};
-use crate::script::view::View;
+use crate::script::language::view::View;
+use crate::script::limits::Limit;
+use crate::script::runtime::bounded;
 
 /// Registers the methods.
 pub(super) fn register(engine: &mut Engine) {

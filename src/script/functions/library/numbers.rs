@@ -89,8 +89,12 @@ impl Format {
 /// `format(value, format)`: a number, or a text, in a format of Python such as `".2f"`, `",d"`, `"03d"`, `"x"`, `".1%"`, `">10"`.
 fn formatted(native: &Native<'_>, value: &Dynamic, format: &Dynamic) -> Given {
     let written = text("format", "the format", format)?;
-    let unknown =
-        || wrong("format", format!("{:?} is not a format of numbers, as \".2f\" or \",d\"", crate::script::bounded::shortened(&written)));
+    let unknown = || {
+        wrong(
+            "format",
+            format!("{:?} is not a format of numbers, as \".2f\" or \",d\"", crate::script::runtime::bounded::shortened(&written)),
+        )
+    };
     let format = Format::parse(&written).ok_or_else(unknown)?;
     if let Ok(text) = value.as_immutable_string_ref() {
         if !matches!(format.kind, None | Some('s')) || format.grouping.is_some() || format.sign.is_some() {
@@ -177,7 +181,7 @@ fn grouped(digits: &str, sign: Option<char>, size: usize) -> String {
 
 /// `format_duration(seconds)`: a duration as `duration` reads it, such as `1h30m` or `1.5s`.
 fn format_duration(given: &Dynamic) -> Given {
-    let duration = crate::script::time::duration(given)?;
+    let duration = crate::script::values::time::duration(given)?;
     let seconds = duration.as_secs();
     let parts = [
         (seconds / 86_400, "d"),

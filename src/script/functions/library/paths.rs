@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::sizes::copy;
 use crate::object::path;
-use crate::script::bounded;
-use crate::script::convert;
 use crate::script::functions::options::{json, placed, text};
 use crate::script::functions::support::{Given, Native, Thrown, shown, wrong};
-use crate::script::json::{nesting, size};
-use crate::script::view::View;
+use crate::script::language::convert;
+use crate::script::language::view::View;
+use crate::script::runtime::bounded;
+use crate::script::values::json::{nesting, size};
 
 /// Limit of the length of a JSONPath, whose parser is recursive.
 const MAX_PATH: usize = 1_000;

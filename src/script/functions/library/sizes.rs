@@ -2,8 +2,8 @@
 
 use rhai::{Array, Dynamic, Map};
 
-use crate::script::bounded;
 use crate::script::functions::support::Thrown;
+use crate::script::runtime::bounded;
 
 /// What an entry of a map takes besides its key and its value.
 const BYTES_PER_ENTRY: usize = 64;

@@ -2,9 +2,9 @@
 
 use rhai::{Array, Dynamic, Engine, ImmutableString};
 
-use crate::script::bounded;
 use crate::script::functions::options::placed;
 use crate::script::functions::support::{Given, Native, Pace, Thrown, count, may_have_bytes, may_have_items, shown, wrong};
+use crate::script::runtime::bounded;
 
 /// Registers the methods.
 pub(super) fn register(engine: &mut Engine) {

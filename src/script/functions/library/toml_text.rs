@@ -4,10 +4,10 @@ use rhai::{Dynamic, Engine, Module};
 use serde_json::Value;
 use toml::Value as Toml;
 
-use crate::script::bounded::{self, Text};
-use crate::script::convert;
 use crate::script::functions::options::{json, text};
 use crate::script::functions::support::{Given, Native, one, unreadable, wrong};
+use crate::script::language::convert;
+use crate::script::runtime::bounded::{self, Text};
 
 /// What a parsed text takes for each of its bytes: the parser keeps events and a tree.
 const BYTES_PER_BYTE: usize = 48;
@@ -60,12 +60,12 @@ fn dump(native: &Native<'_>, given: &Dynamic) -> Given {
     }
     // The whole text is made before it is known to fit.
     crate::script::functions::support::may_have_bytes(native, 0)?;
-    bounded::reserve(crate::script::json::size(&value).saturating_mul(3))?;
+    bounded::reserve(crate::script::values::json::size(&value).saturating_mul(3))?;
     let dumped = toml::to_string(&value).map_err(|error| wrong("toml::dump", format!("the value has no form in TOML: {error}")))?;
     let mut text = Text::up_to(native.engine().max_string_size());
     if text.push(dumped.as_bytes()) {
         Ok(text.into_string().into())
     } else {
-        Err(bounded::refused(crate::script::declaration::Limit::StringSize))
+        Err(bounded::refused(crate::script::limits::Limit::StringSize))
     }
 }

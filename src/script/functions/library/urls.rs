@@ -5,10 +5,10 @@ use rhai::{Dynamic, Engine, Map, Module};
 use url::Url;
 
 use super::lists::{items_of, plain};
-use crate::script::bounded;
-use crate::script::convert;
 use crate::script::functions::options::text;
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, one, shown, two, unreadable, wrong};
+use crate::script::language::convert;
+use crate::script::runtime::bounded;
 
 /// All signs but those that RFC 3986 calls unreserved, as `quote(text, safe="")` in Python.
 pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

@@ -7,9 +7,9 @@ use semver::{BuildMetadata, Prerelease, Version};
 
 use super::comparing::sort;
 use super::lists::texts_of;
-use crate::script::bounded;
 use crate::script::functions::options::text;
 use crate::script::functions::support::{Given, Native, Pace, Thrown, one, two, unreadable};
+use crate::script::runtime::bounded;
 
 /// Limit of the bytes of a version and of a constraint.
 const MAX_LENGTH: usize = 1_000;

@@ -7,15 +7,17 @@ use std::time::Duration;
 use rhai::{Array, Dynamic, Engine, FuncRegistration, Map, Module};
 use tracing::Instrument as _;
 
-use crate::script::bytes::Bytes;
-use crate::script::context::{Context, wait_in};
 use crate::script::functions::finished::{self, Form, KIND};
 use crate::script::functions::options::{placed, text};
 use crate::script::functions::support::{self, Native, Thrown};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
+use crate::script::limits::allocator;
 use crate::script::outside::files::FilePattern;
 use crate::script::outside::programs::{AllowedProgram, Finished, ProgramRequest};
-use crate::script::script_error::Failure;
-use crate::script::{allocator, convert, time};
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
+use crate::script::values::time;
 
 /// The name of the function, for messages.
 const NAME: &str = "exec::run";

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use rhai::{Array, Dynamic, Engine, FuncRegistration, Module};
 
-use crate::script::bytes::Bytes;
-use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{placed, text};
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, may_have_items};
+use crate::script::language::bytes::Bytes;
+use crate::script::limits::allocator;
 use crate::script::outside::files::{FileError, FilePath, FilePattern, Files, MAX_FILE};
-use crate::script::script_error::Failure;
-use crate::script::{allocator, bounded};
+use crate::script::runtime::bounded;
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
 
 type Function = fn(&Native<'_>, &Dynamic) -> Given;
 

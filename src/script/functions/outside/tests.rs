@@ -10,15 +10,17 @@ use rhai::{Dynamic, EvalAltResult};
 use serde_json::{Value, json};
 
 use crate::kit::Stop;
-use crate::script::budget::{Budget, Ending};
-use crate::script::context::testing::{environment, run_as, run_in};
-use crate::script::context::{Context, Environment, Mode};
-use crate::script::declaration::{Allow, Limit, Limits};
+use crate::script::interface::declaration::Allow;
+use crate::script::language::convert;
+use crate::script::limits::{Limit, Limits};
+use crate::script::outside;
 use crate::script::outside::Outside;
 use crate::script::outside::files::{FileError, FileFailure, FilePath, FilePattern, Files};
 use crate::script::outside::programs::{AllowedProgram, Finished, ProgramError, ProgramFailure, ProgramRequest, Programs};
-use crate::script::script_error::Failure;
-use crate::script::{convert, outside};
+use crate::script::runtime::budget::{Budget, Ending};
+use crate::script::runtime::context::testing::{environment, run_as, run_in};
+use crate::script::runtime::context::{Context, Environment, Mode};
+use crate::script::values::script_error::Failure;
 
 /// Answers with what it is asked, and keeps the requests.
 #[derive(Default)]

@@ -6,14 +6,17 @@ use rhai::{Dynamic, EvalAltResult};
 use serde_json::{Value, json};
 
 use crate::kit::Stop;
-use crate::script::budget::{Budget, Ending};
-use crate::script::children::{Children, Failed, MAX_AT_ONCE, Task};
-use crate::script::context::testing::{environment, run, run_as, run_in};
-use crate::script::context::{Context, Mode, wait_in};
-use crate::script::convert;
-use crate::script::declaration::{Limit, Limits};
-use crate::script::fiber::Fiber;
-use crate::script::script_error::Failure;
+use crate::script::interpreter::engine;
+use crate::script::language::convert;
+use crate::script::language::shared::SharedHandle;
+use crate::script::limits::{Limit, Limits};
+use crate::script::runtime::budget::{Budget, Ending};
+use crate::script::runtime::children::{Children, Failed, MAX_AT_ONCE, Task};
+use crate::script::runtime::context::testing::{environment, run, run_as, run_in};
+use crate::script::runtime::context::{Context, Environment, Mode, wait_in};
+use crate::script::runtime::fiber::Fiber;
+use crate::script::values::script_error::Failure;
+use crate::script::values::shared::SharedData;
 
 async fn value(script: &str) -> Value {
     convert::to_json(&run(script).await.unwrap_or_else(|error| panic!("{script}: {error}"))).unwrap()
@@ -271,8 +274,8 @@ async fn a_panic_is_that_of_the_waiting_fiber_and_ends_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn locks_exclude_functions_from_each_other_and_end_with_them() {
-    let shared = Arc::new(crate::script::shared::SharedData::default());
-    let environment = || crate::script::context::Environment { shared: Arc::clone(&shared), ..environment() };
+    let shared = Arc::new(SharedData::default());
+    let environment = || Environment { shared: Arc::clone(&shared), ..environment() };
     let run = async |script: &str| {
         let budget = Rc::new(Budget::new(&Limits::default(), Stop::new()));
         let context = Context::new(Rc::new(environment()), budget, Mode::Function);
@@ -280,10 +283,10 @@ async fn locks_exclude_functions_from_each_other_and_end_with_them() {
         let data = Arc::clone(&shared);
         let own = Rc::clone(context.budget());
         let run = move || {
-            let mut engine = crate::script::engine::build(crate::script::engine::Sizes::of(&Limits::default()));
+            let mut engine = engine::build(engine::Sizes::of(&Limits::default()));
             engine.set_default_tag(context.tag());
             let mut scope = rhai::Scope::new();
-            scope.push("shared", crate::script::shared::SharedHandle::new(&data));
+            scope.push("shared", SharedHandle::new(&data));
             engine.eval_with_scope::<Dynamic>(&mut scope, &script)
         };
         let value = Fiber::new(own, run).unwrap().await.unwrap();

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::connection::Connection;
 use super::thrown::thrown;
-use crate::script::context::Context;
 use crate::script::functions::options::{Options, json};
 use crate::script::functions::support::{Given, Native, Thrown, wrong};
 use crate::script::outside::sql::{
     Authorities, Database, DatabasePlace, Driver, Hidden, Password, Server, ServerAddress, SqlError, SqlLimits, SqlProblem, Tls, host_of,
 };
 use crate::script::outside::{Grants, is_place_allowed};
+use crate::script::runtime::context::Context;
 
 const FUNCTION: &str = "sql::connect";
 

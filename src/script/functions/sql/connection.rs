@@ -7,9 +7,9 @@ use std::sync::Arc;
 use rhai::{Dynamic, Engine};
 
 use super::thrown::thrown;
-use crate::script::context::Context;
 use crate::script::functions::support::{Thrown, wrong};
 use crate::script::outside::sql::{Database, SqlError, SqlProblem, Transaction};
+use crate::script::runtime::context::Context;
 
 /// A connection as a value of scripts.
 #[derive(Clone)]

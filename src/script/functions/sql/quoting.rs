@@ -3,11 +3,11 @@
 use rhai::Dynamic;
 
 use super::connection::Connection;
-use crate::script::context::Context;
-use crate::script::convert;
 use crate::script::functions::options::text;
 use crate::script::functions::support::{Given, Native, may_have_bytes, wrong};
+use crate::script::language::convert;
 use crate::script::outside::sql::{Driver, ident as quoted, literal as constant};
+use crate::script::runtime::context::Context;
 
 /// `sql::ident(connection, name)`: a name in quotes. A list is a name with its qualifiers.
 pub(super) fn ident(native: &Native<'_>, on: &Dynamic, name: &Dynamic) -> Given {

@@ -10,12 +10,13 @@ use rhai::{Dynamic, FnPtr};
 use super::connection::{Connection, Open};
 use super::thrown::thrown;
 use super::values;
-use crate::script::context::{Context, wait_in};
 use crate::script::functions::options::{Options, as_given, text};
 use crate::script::functions::support::{self, Given, Native, Thrown, wrong};
+use crate::script::limits::allocator;
 use crate::script::outside::sql::{Database, Databases, Reply, SqlError, SqlProblem, Statement, TransactionEnd};
-use crate::script::script_error::Failure;
-use crate::script::{allocator, time};
+use crate::script::runtime::context::{Context, wait_in};
+use crate::script::values::script_error::Failure;
+use crate::script::values::time;
 
 /// The options of a statement.
 const OPTIONS: [&str; 2] = ["timeout", "rows"];

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use crate::kit::Stop;
 use crate::script::Limits;
-use crate::script::budget::Budget;
-use crate::script::context::testing::{environment, run_in};
-use crate::script::context::{Context, Environment, Mode};
-use crate::script::convert;
-use crate::script::declaration::Allow;
+use crate::script::interface::declaration::Allow;
+use crate::script::language::convert;
 use crate::script::outside::sql::{
     Authorities, Database, DatabasePlace, Databases, Driver, Hidden, Password, Reply, Server, SqlError, SqlLimits, SqlProblem, SqlValue,
     Statement, Tls, Transaction, TransactionEnd,
 };
 use crate::script::outside::{Grants, Outside};
+use crate::script::runtime::budget::Budget;
+use crate::script::runtime::context::testing::{environment, run_in};
+use crate::script::runtime::context::{Context, Environment, Mode};
 
 type Answer = Result<Reply, SqlError>;
 

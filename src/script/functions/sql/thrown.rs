@@ -1,7 +1,7 @@
 //! Errors of databases as scripts catch them.
 
 use crate::script::outside::sql::SqlError;
-use crate::script::script_error::Failure;
+use crate::script::values::script_error::Failure;
 
 /// The kind of these errors.
 const KIND: &str = "sql";

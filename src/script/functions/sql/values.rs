@@ -2,11 +2,12 @@
 
 use rhai::{Array, Dynamic, Map};
 
-use crate::script::bytes::Bytes;
 use crate::script::functions::support::{Given, Native, Thrown, may_have_bytes, may_have_items, wrong};
+use crate::script::language::bytes::Bytes;
+use crate::script::language::convert;
 use crate::script::outside::sql::{Reply, SqlValue};
-use crate::script::time::Time;
-use crate::script::{bounded, convert};
+use crate::script::runtime::bounded;
+use crate::script::values::time::Time;
 
 /// Returns the parameters of a statement.
 ///

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{environment, fails, gives, plain, run, run_as};
-use crate::script::context::Mode;
+use crate::script::runtime::context::Mode;
 
 #[tokio::test]
 async fn passwords_are_hashed_and_verified() {

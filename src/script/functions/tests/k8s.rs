@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{Cluster, on_cluster, refused, requests, run_on};
-use crate::script::api::{ApiError, Change, ExecError};
+use crate::script::outside::api::{ApiError, Change, ExecError};
 use crate::script::outside::programs::{Finished, ProgramError, ProgramFailure};
 
 fn pod(name: &str, ready: &str) -> Value {

@@ -1,0 +1,9 @@
+//! The texts of an operator: its files, imports and templates, read once, and what is known of them before they are compiled.
+
+pub(super) mod chain;
+pub mod digest;
+pub(super) mod files;
+pub mod imports;
+pub(super) mod modules;
+pub mod program;
+pub mod template_files;
