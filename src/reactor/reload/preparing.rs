@@ -62,7 +62,7 @@ impl Preparation<'_> {
         let changed: BTreeSet<&str> = operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
         let filling = Filling::new(index_handlers.clone(), settings.execution.default_backoff);
         let world = Arc::new(newest.world.next(number, scripts, filling, is_changed));
-        let filled = self.fill(&operator.name, &world, &index_handlers, &changed).await?;
+        let filled = Box::pin(self.fill(&operator.name, &world, &index_handlers, &changed)).await?;
         let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
         let revision = Revision {
             number,
