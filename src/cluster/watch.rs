@@ -9,35 +9,40 @@
 //! On request, the known objects are passed on once more: they are listed while the stream stays open. An object with a newer state than the
 //! one seen last is left to its event in the stream.
 
+mod failures;
+mod known;
+mod once_more;
+mod requests;
+mod sink;
+mod stream;
+mod wire;
+
 use std::time::Duration;
 
-use futures::StreamExt;
-use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::error::Elapsed;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::{debug, error, info, warn};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, error, warn};
 
 use crate::kit::{Backoff, Stop};
-use crate::object::{Body, EventKind, ObjectKey, Resource};
+use crate::object::{EventKind, Resource};
 
-use super::address;
-use super::client::{Client, Repeat, Request, in_time};
+use super::client::Client;
 use super::error::Error;
 use super::line::Lines;
 use super::partial_metadata::{PartialMetadata, Text};
 use super::selection::Selection;
 use super::transport::ByteStream;
 
-#[path = "watch/known.rs"]
-mod known;
-#[path = "watch/wire.rs"]
-mod wire;
-use known::{Identity, Known};
-use wire::{Line, Page, is_before};
+pub use known::KnownObjects;
+pub use once_more::Touch;
+pub use sink::{Seen, Sink, read};
 
-/// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
-const PAGE: &str = "500";
+use failures::Failures;
+use known::{Known, identified};
+use once_more::{Revisits, next_touch};
+use requests::{PAGE, Requests};
+use stream::{End, after, next_within};
+use wire::{Line, Page, is_before, payload};
 
 /// Pauses in milliseconds before watching again when streams end quickly and without events; one such end is normal.
 const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
@@ -45,142 +50,15 @@ const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
 /// A stream that lasted this long counts as working, even without events.
 const WORKING: Duration = Duration::from_secs(1);
 
-/// Pauses in seconds after failures if the settings have none: watches are retried even if requests are not.
-const FAILURE_PAUSES: [u64; 4] = [1, 2, 5, 10];
-
-/// Receives the events of a watcher. While a method waits, nothing more is read from the server.
-pub trait Sink: Send {
-    /// A list begins: at the start, or because the watch lost its version.
-    fn listing_began(&mut self) {}
-
-    /// An object was seen.
-    fn seen(&mut self, seen: Seen<'_>) -> impl Future<Output = ()> + Send;
-
-    /// The list is complete, and vanished objects were reported as deleted.
-    fn listed(&mut self) -> impl Future<Output = ()> + Send;
-
-    /// A stream of events was opened.
-    fn opened(&mut self) {}
-
-    /// All known objects were passed on, as this request and the earlier ones demand.
-    fn revisited(&mut self, _request: u64) {}
-
-    /// A request failed; the watcher retries by itself. Status 404 means that the server does not have the resource.
-    fn request_failed(&mut self, _error: &Error) {}
-}
-
-/// An event of an object.
-pub struct Seen<'a> {
-    /// How it was seen.
-    pub event_kind: EventKind,
-    /// Its metadata.
-    pub head: &'a PartialMetadata<'a>,
-    /// The whole object as JSON. A vanished object has only its identity.
-    pub text: &'a str,
-    /// Its resource.
-    pub resource: &'a Resource,
-}
-
-impl Seen<'_> {
-    /// Reads the whole object.
-    ///
-    /// # Errors
-    /// If the text is not valid JSON.
-    pub fn body(&self) -> Result<Body, serde_json::Error> {
-        read(self.text, self.resource)
-    }
-}
-
-/// Parses a whole object from the text of an event. Items of lists may lack their kind and version, which are filled in.
-///
-/// # Errors
-/// If the text is not JSON.
-pub fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
-    let mut value: Value = serde_json::from_str(text)?;
-    if let Some(object) = value.as_object_mut() {
-        object.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
-        object.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));
-    }
-    Ok(value.into())
-}
-
 /// Watches the objects of one resource, in one namespace or in all. It remembers the existing objects, so it may be stopped and run again.
 pub struct Watcher {
-    client: Client,
-    resource: Resource,
-    path: String,
-    /// Which objects are watched.
-    selection: Selection,
+    requests: Requests,
     known: Known,
-    failures: Backoff,
-    last_failure: LastFailure,
-    /// Whether the version was lost since the last valid line.
-    was_lost: bool,
+    failures: Failures,
     revisits: Revisits,
     touches: Option<mpsc::Receiver<Touch>>,
     /// At whose changes everything is listed anew.
     relists: Option<watch::Receiver<u64>>,
-}
-
-/// An object that is to be passed on once more, as it was read just before.
-#[derive(Debug)]
-pub struct Touch {
-    /// The object as JSON.
-    pub text: String,
-    /// Answered when it was passed on, or need not be.
-    pub taken: oneshot::Sender<()>,
-}
-
-/// The identities of the objects that a watcher knew.
-#[derive(Debug)]
-pub struct KnownObjects(Known);
-
-impl KnownObjects {
-    /// Returns their unique ids; for objects without one, the substitutes by which they are distinguished.
-    pub fn uids(&self, resource: &Resource) -> impl Iterator<Item = String> {
-        self.0.identities().map(|identity| match identity.uid() {
-            Some(uid) => uid.to_owned(),
-            None => ObjectKey::of(&Body::from(identified(&identity, resource))).uid,
-        })
-    }
-}
-
-/// Returns an object with nothing but its identity.
-fn identified(identity: &Identity, resource: &Resource) -> Value {
-    json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": identity.metadata()})
-}
-
-/// Waits for a change; without a signal, forever.
-async fn changed(signal: Option<&mut watch::Receiver<u64>>) {
-    let is_changed = match signal {
-        Some(signal) => signal.changed().await.is_ok(),
-        None => false,
-    };
-    if !is_changed {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// The current problem.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum LastFailure {
-    /// Nothing.
-    #[default]
-    None,
-    /// A request or a stream, with this status if the server gave one.
-    Failed(Option<u16>),
-}
-
-/// Why the reading of a stream ends.
-enum End {
-    /// It ended, which is normal at any time.
-    Closed,
-    /// There was no data for too long.
-    Silent,
-    /// The server does not have the history since our version.
-    Lost,
-    /// The server reported an error, or sent something unreadable.
-    Failed(Error),
 }
 
 impl Watcher {
@@ -189,22 +67,9 @@ impl Watcher {
     /// # Errors
     /// If a namespace is given for a kind without namespaces.
     pub fn new(client: Client, resource: Resource, namespace: Option<&str>) -> Result<Self, Error> {
-        let path = address::collection(&resource, namespace)?;
-        let pauses = client.settings().networking.error_backoffs.clone();
-        let failures = if pauses.is_empty() { Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) } else { Backoff::new(pauses) };
-        Ok(Self {
-            client,
-            resource,
-            path,
-            selection: Selection::default(),
-            known: Known::default(),
-            failures,
-            last_failure: LastFailure::None,
-            was_lost: false,
-            revisits: Revisits::new(None),
-            touches: None,
-            relists: None,
-        })
+        let requests = Requests::new(client, resource, namespace)?;
+        let failures = Failures::none(requests.settings().networking.error_backoffs.clone());
+        Ok(Self { requests, known: Known::default(), failures, revisits: Revisits::new(None), touches: None, relists: None })
     }
 
     /// Returns the watcher with a signal, at whose changes it lists everything anew, and watches from the version of that list: no event of
@@ -229,8 +94,9 @@ impl Watcher {
     }
 
     /// Returns the watcher of the selected objects alone.
-    pub fn selecting(self, selection: Selection) -> Self {
-        Self { selection, ..self }
+    pub fn selecting(mut self, selection: Selection) -> Self {
+        self.requests.selection = selection;
+        self
     }
 
     /// Returns the watcher with the objects that another one knew: its first list reports those that have vanished.
@@ -270,7 +136,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 // An event that is lost here is in the list.
-                () = changed(relists.as_mut()) => debug!(path = self.path, "Everything is listed anew."),
+                () = changed(relists.as_mut()) => debug!(path = self.requests.path, "Everything is listed anew."),
                 () = self.watch(&mut version, sink) => {}
             }
         }
@@ -282,14 +148,14 @@ impl Watcher {
         loop {
             match self.list_once(page, sink).await {
                 Ok(version) => {
-                    self.recovered();
+                    self.failures.recovered(&self.requests);
                     return version;
                 }
                 // The version of the pages expired before the last page; a list in one piece cannot expire.
                 Err(error) if page.is_some() && error.is_lost_version() => {
-                    debug!(path = self.path, "The pages of a list have expired. Listing in one piece.");
+                    debug!(path = self.requests.path, "The pages of a list have expired. Listing in one piece.");
                     page = None;
-                    sleep(self.client.settings().watching.reconnect_backoff).await;
+                    sleep(self.requests.settings().watching.reconnect_backoff).await;
                 }
                 Err(error) => self.wait_after(&error, sink).await,
             }
@@ -303,11 +169,8 @@ impl Watcher {
         self.revisits.clear();
         let mut next: Option<String> = None;
         loop {
-            let pieces = [("limit", limit), ("continue", next.as_deref())];
-            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-            let request = Request::get(self.address(&parameters)).repeated(Repeat::Never);
-            let response = self.client.request(&request).await?;
-            let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
+            let response = self.requests.page(limit, next.as_deref()).await?;
+            let page = Page::of(&response)?;
             for item in page.items.into_iter().flatten() {
                 self.deliver(EventKind::Listed, item.get(), sink).await;
             }
@@ -323,7 +186,7 @@ impl Watcher {
 
     async fn report_vanished(&mut self, sink: &mut impl Sink) {
         for identity in self.known.end_listing() {
-            let object = identified(&identity, &self.resource);
+            let object = identified(&identity, &self.requests.resource);
             self.deliver(EventKind::Deleted, &object.to_string(), sink).await;
         }
     }
@@ -334,8 +197,8 @@ impl Watcher {
         let mut is_doubtful = false;
         loop {
             if is_doubtful {
-                match self.is_behind(version).await {
-                    Ok(true) => return self.wait_after_loss().await,
+                match self.requests.is_behind(version).await {
+                    Ok(true) => return self.failures.wait_after_loss(&self.requests).await,
                     Ok(false) => is_doubtful = false,
                     Err(error) => {
                         self.wait_after(&error, sink).await;
@@ -343,9 +206,9 @@ impl Watcher {
                     }
                 }
             }
-            let stream = match self.client.open(&self.watch_path(version)).await {
+            let stream = match self.requests.open(version).await {
                 Ok(stream) => stream,
-                Err(error) if error.is_lost_version() => return self.wait_after_loss().await,
+                Err(error) if error.is_lost_version() => return self.failures.wait_after_loss(&self.requests).await,
                 // The server is unreachable or busy; the version is not lost.
                 Err(error) if error.status().is_none_or(|status| status >= 429) => {
                     self.wait_after(&error, sink).await;
@@ -354,13 +217,13 @@ impl Watcher {
                 }
                 Err(error) => return self.wait_after(&error, sink).await,
             };
-            self.recovered();
+            self.failures.recovered(&self.requests);
             sink.opened();
             let opened_at = Instant::now();
             let (lines, end) = self.follow(stream, version, sink).await;
             let has_worked = lines > 0 || opened_at.elapsed() >= WORKING;
             match end {
-                End::Lost => return self.wait_after_loss().await,
+                End::Lost => return self.failures.wait_after_loss(&self.requests).await,
                 End::Failed(error) => return self.wait_after(&error, sink).await,
                 End::Silent => is_doubtful = lines == 0,
                 End::Closed => {}
@@ -376,7 +239,7 @@ impl Watcher {
 
     /// Reads one stream to its end. Returns its number of lines.
     async fn follow(&mut self, mut stream: ByteStream, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
-        let settings = self.client.settings();
+        let settings = self.requests.settings();
         let watching = &settings.watching;
         let (inactivity, closes_at) = (watching.inactivity_timeout, after(watching.client_timeout));
         let mut silent_at = after(inactivity);
@@ -394,7 +257,7 @@ impl Watcher {
                         sink.revisited(self.revisits.taken);
                     }
                     if let Err(error) = revisited {
-                        debug!(path = self.path, error = error.chain(), "The known objects cannot be listed. Trying again.");
+                        debug!(path = self.requests.path, error = error.chain(), "The known objects cannot be listed. Trying again.");
                     }
                     // Nothing was read meanwhile.
                     silent_at = after(inactivity);
@@ -408,13 +271,13 @@ impl Watcher {
             };
             let chunk = match chunk {
                 Err(_) if silent_at.is_some() && until == silent_at => {
-                    debug!(path = self.path, "A watch was silent for too long.");
+                    debug!(path = self.requests.path, "A watch was silent for too long.");
                     return (count, End::Silent);
                 }
                 Err(_) => return (count, End::Closed),
                 Ok(Some(Ok(chunk))) => chunk,
                 Ok(ended) => {
-                    debug!(path = self.path, broken = ?ended.and_then(Result::err), "A watch ended.");
+                    debug!(path = self.requests.path, broken = ?ended.and_then(Result::err), "A watch ended.");
                     return self.take_rest(&lines, count, version, sink).await;
                 }
             };
@@ -438,15 +301,12 @@ impl Watcher {
     async fn revisit(&mut self, sink: &mut impl Sink) -> Result<(), Error> {
         let mut next: Option<String> = None;
         loop {
-            let pieces = [("limit", Some(PAGE)), ("continue", next.as_deref())];
-            let parameters: Vec<(&str, &str)> = pieces.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-            let request = Request::get(self.address(&parameters)).repeated(Repeat::Never);
-            let response = self.client.request(&request).await?;
-            let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
+            let response = self.requests.page(Some(PAGE), next.as_deref()).await?;
+            let page = Page::of(&response)?;
             for item in page.items.into_iter().flatten() {
                 let Ok(head) = PartialMetadata::of(item.get()) else { continue };
                 if self.known.is_latest(&head) {
-                    let seen = Seen { event_kind: EventKind::Revisited, head: &head, text: item.get(), resource: &self.resource };
+                    let seen = Seen { event_kind: EventKind::Revisited, head: &head, text: item.get(), resource: &self.requests.resource };
                     sink.seen(seen).await;
                 }
             }
@@ -462,7 +322,7 @@ impl Watcher {
     async fn touch(&mut self, touch: Touch, sink: &mut impl Sink) {
         let Ok(head) = PartialMetadata::of(&touch.text) else { return };
         if self.known.is_latest(&head) {
-            sink.seen(Seen { event_kind: EventKind::Touched, head: &head, text: &touch.text, resource: &self.resource }).await;
+            sink.seen(Seen { event_kind: EventKind::Touched, head: &head, text: &touch.text, resource: &self.requests.resource }).await;
         }
         // The script may be gone.
         let _ = touch.taken.send(());
@@ -501,7 +361,7 @@ impl Watcher {
                 return Err(if error.is_lost_version() { End::Lost } else { End::Failed(error) });
             }
             _ => {
-                warn!(path = self.path, r#type = &*kind, "Ignoring an unsupported event type.");
+                warn!(path = self.requests.path, r#type = &*kind, "Ignoring an unsupported event type.");
                 return Ok(());
             }
         };
@@ -509,7 +369,7 @@ impl Watcher {
             version.clear();
             version.push_str(&reached);
         }
-        self.was_lost = false;
+        self.failures.received();
         Ok(())
     }
 
@@ -521,7 +381,7 @@ impl Watcher {
         if !marked.is_empty() {
             marked.clone_into(version);
         }
-        self.was_lost = false;
+        self.failures.received();
         Ok(())
     }
 
@@ -531,169 +391,41 @@ impl Watcher {
         let mut head = match PartialMetadata::of(text) {
             Ok(head) => head,
             Err(error) => {
-                error!(resource = %self.resource, path = self.path, %error, "Ignoring an object whose metadata cannot be read.");
+                error!(resource = %self.requests.resource, path = self.requests.path, %error, "Ignoring an object whose metadata cannot be read.");
                 return None;
             }
         };
         // A server that begins a stream before our version repeats events. Handling them again would repeat the calls of handlers.
         if matches!(event_kind, EventKind::Added | EventKind::Modified) && self.known.is_outdated(&head) {
-            debug!(resource = %self.resource, path = self.path, name = head.name(), "Ignoring an earlier state of an object.");
+            debug!(resource = %self.requests.resource, path = self.requests.path, name = head.name(), "Ignoring an earlier state of an object.");
             return None;
         }
         match event_kind {
             EventKind::Deleted => self.known.forget(&head),
             _ => self.known.remember(&head),
         }
-        sink.seen(Seen { event_kind, head: &head, text, resource: &self.resource }).await;
+        sink.seen(Seen { event_kind, head: &head, text, resource: &self.requests.resource }).await;
         head.metadata.resource_version.take()
     }
 
-    /// Returns the path of the resource with parameters and the selector.
-    fn address(&self, parameters: &[(&str, &str)]) -> String {
-        let Selection { labels, fields } = &self.selection;
-        let selectors = [("fieldSelector", fields.as_deref()), ("labelSelector", labels.as_deref())];
-        let selectors = selectors.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        let parameters: Vec<(&str, &str)> = parameters.iter().copied().chain(selectors).collect();
-        self.path.clone() + &address::query(&parameters)
-    }
-
-    fn watch_path(&self, version: &str) -> String {
-        let timeout = self.client.settings().watching.server_timeout.map(|limit| limit.as_secs().to_string());
-        let mut parameters = vec![("watch", "true"), ("allowWatchBookmarks", "true")];
-        if !version.is_empty() {
-            parameters.push(("resourceVersion", version));
-        }
-        if let Some(timeout) = &timeout {
-            parameters.push(("timeoutSeconds", timeout));
-        }
-        self.address(&parameters)
-    }
-
-    /// Tells whether the server is behind our version, as after a restore from a backup. Such a server would keep a watch open without
-    /// sending events.
-    async fn is_behind(&self, version: &str) -> Result<bool, Error> {
-        let request = Request::get(self.address(&[("limit", "1")])).repeated(Repeat::Never);
-        let response = in_time(self.client.opening_limit(), self.client.request(&request)).await?;
-        let page: Page<'_> = serde_json::from_slice(&response.body).map_err(payload)?;
-        Ok(page.metadata.resource_version.is_some_and(|current| is_before(&current, version)))
-    }
-
-    async fn wait_after_loss(&mut self) {
-        debug!(path = self.path, "The watch has lost its place. Listing again.");
-        let pause = self.client.settings().watching.reconnect_backoff;
-        let again = if self.was_lost { self.failures.next_or_last().unwrap_or_default() } else { Duration::ZERO };
-        self.was_lost = true;
-        sleep(pause.max(again)).await;
-    }
-
-    /// Reports a failure and waits. The pauses grow until a stream works again.
+    /// Reports a failure to the log and the sink, and waits.
     async fn wait_after(&mut self, error: &Error, sink: &mut impl Sink) {
-        let pause = self.failures.next_or_last().unwrap_or_default();
-        let asked = error.retry_after().unwrap_or_default();
-        let pause = if self.client.settings().networking.enforce_retry_after && !asked.is_zero() { asked } else { pause.max(asked) };
-        let is_refused = error.status().is_some_and(|status| status < 429);
-        if is_refused && self.last_failure == LastFailure::Failed(error.status()) {
-            debug!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource still cannot be watched.");
-        } else if error.status() == Some(429) && !asked.is_zero() {
-            // Nothing has failed: servers are busy, or prepare the storage of a resource whose definition has changed.
-            warn!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The API server asks to watch the resource later.");
-        } else {
-            error!(resource = %self.resource, path = self.path, error = error.chain(), ?pause, "The resource cannot be watched. Trying again.");
-        }
-        self.last_failure = LastFailure::Failed(error.status());
+        let pause = self.failures.failed(error, &self.requests);
         sink.request_failed(error);
         sleep(pause).await;
     }
-
-    fn recovered(&mut self) {
-        if std::mem::take(&mut self.last_failure) != LastFailure::None {
-            info!(resource = %self.resource, path = self.path, "The resource is watched again.");
-        }
-    }
 }
 
-/// The requests for all known objects.
-struct Revisits {
-    requests: Option<watch::Receiver<u64>>,
-    /// The last request that was taken.
-    taken: u64,
-    /// When a failed attempt is repeated.
-    again_at: Option<Instant>,
-    failures: Backoff,
-}
-
-impl Revisits {
-    fn new(requests: Option<watch::Receiver<u64>>) -> Self {
-        Self { requests, taken: 0, again_at: None, failures: Backoff::new(FAILURE_PAUSES.map(Duration::from_secs)) }
-    }
-
-    /// Takes all requests, since a list is going to answer them.
-    fn clear(&mut self) {
-        self.take();
-        self.again_at = None;
-    }
-
-    fn take(&mut self) {
-        if let Some(requests) = &mut self.requests {
-            self.taken = *requests.borrow_and_update();
-        }
-    }
-
-    /// Waits until the objects are requested.
-    ///
-    /// *Cancel safety*: the wait may be dropped and begun again.
-    async fn requested(&mut self) {
-        if let Some(again_at) = self.again_at {
-            sleep_until(again_at).await;
-            return self.take();
-        }
-        if let Some(requests) = &mut self.requests
-            && requests.changed().await.is_ok()
-        {
-            return self.take();
-        }
+/// Waits for a change; without a signal, forever.
+async fn changed(signal: Option<&mut watch::Receiver<u64>>) {
+    let is_changed = match signal {
+        Some(signal) => signal.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_changed {
         std::future::pending::<()>().await;
     }
-
-    fn ended(&mut self, failure: Option<&Error>) {
-        let Some(failure) = failure else {
-            self.failures.reset();
-            self.again_at = None;
-            return;
-        };
-        let pause = self.failures.next_or_last().unwrap_or_default();
-        self.again_at = after(Some(pause.max(failure.retry_after().unwrap_or_default())));
-    }
-}
-
-/// Waits for a touch; without a channel, or when its senders are gone, forever.
-async fn next_touch(touches: Option<&mut mpsc::Receiver<Touch>>) -> Touch {
-    match touches {
-        Some(touches) => match touches.recv().await {
-            Some(touch) => touch,
-            None => std::future::pending().await,
-        },
-        None => std::future::pending().await,
-    }
-}
-
-/// Returns the next piece of a stream, unless the time is over before.
-async fn next_within(stream: &mut ByteStream, until: Option<Instant>) -> Result<Option<<ByteStream as futures::Stream>::Item>, Elapsed> {
-    match until {
-        Some(until) => timeout_at(until, stream.next()).await,
-        None => Ok(stream.next().await),
-    }
-}
-
-/// Returns the end of a time limit; `None` without a limit, or beyond the range of the timer.
-fn after(limit: Option<Duration>) -> Option<Instant> {
-    Instant::now().checked_add(limit?)
-}
-
-fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Payload(Box::new(error))
 }
 
 #[cfg(test)]
-#[path = "watch/tests.rs"]
 mod tests;

@@ -78,11 +78,11 @@ async fn run_in_runtime(level: Level, scenario: &Arc<Scenario>, seed: u64, mode:
         biased;
         () = environment.invariants.limit_reached(), if mode == Mode::Disturb => Vec::new(),
         problem = timeline.livelocked() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
-        problem = environment.unexpected.found() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
+        problem = environment.outside.unexpected.found() => vec![Failure { spot: timeline.step(), ..Failure::of(problem) }],
         Err(problem) = environment.restart_after_crashes() => vec![Failure::of(problem)],
         failures = execute(&environment, &scenario.steps, mode) => failures,
     };
-    if let Err(problem) = environment.http.save() {
+    if let Err(problem) = environment.outside.http.save() {
         ended.failures.push(Failure::of(problem));
     }
     ended.duration = timeline.elapsed();

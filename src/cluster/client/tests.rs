@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-use http::header;
-use tokio::time::Instant;
+use http::{HeaderValue, Method, header};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::super::transport::Connection;
+use super::credentials::LOGIN_PAUSE;
 use super::script::{Script, answer, refused};
 use super::*;
 use crate::kit::Rate;
@@ -108,7 +110,7 @@ async fn a_server_that_is_not_available_may_ask_for_a_pause_too() {
 
 /// Returns when each of some requests was sent, in milliseconds. The number of a request is its path.
 async fn sent_with_budget(requests: Option<Rate>, numbers: std::ops::Range<usize>) -> Vec<(String, u64)> {
-    let sent: Arc<SyncMutex<Vec<(String, u64)>>> = Arc::default();
+    let sent: Arc<Mutex<Vec<(String, u64)>>> = Arc::default();
     let began = Instant::now();
     let script = Script::new({
         let sent = Arc::clone(&sent);

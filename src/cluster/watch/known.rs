@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::object::{Body, ObjectKey, Resource};
 
 use super::super::partial_metadata::PartialMetadata;
 
@@ -108,6 +110,25 @@ impl Identity {
         let parts = keys.into_iter().zip(self.0.split('\0')).filter(|(_, part)| !part.is_empty());
         Value::Object(parts.map(|(key, part)| (key.to_owned(), part.into())).collect::<Map<_, _>>())
     }
+}
+
+/// The identities of the objects that a watcher knew.
+#[derive(Debug)]
+pub struct KnownObjects(pub(super) Known);
+
+impl KnownObjects {
+    /// Returns their unique ids; for objects without one, the substitutes by which they are distinguished.
+    pub fn uids(&self, resource: &Resource) -> impl Iterator<Item = String> {
+        self.0.identities().map(|identity| match identity.uid() {
+            Some(uid) => uid.to_owned(),
+            None => ObjectKey::of(&Body::from(identified(&identity, resource))).uid,
+        })
+    }
+}
+
+/// Returns an object with nothing but its identity.
+pub(super) fn identified(identity: &Identity, resource: &Resource) -> Value {
+    json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": identity.metadata()})
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures::stream;
+use futures::{StreamExt, stream};
 use http::HeaderValue;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::Level;
 

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::super::client::Response;
+use super::super::error::Error;
 use super::super::partial_metadata::Text;
 
 /// One line of a watch.
@@ -23,6 +25,13 @@ pub(super) struct Page<'a> {
     pub(super) items: Option<Vec<&'a RawValue>>,
 }
 
+impl<'a> Page<'a> {
+    /// Reads the body of an answer.
+    pub(super) fn of(response: &'a Response) -> Result<Self, Error> {
+        serde_json::from_slice(&response.body).map_err(payload)
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PageMetadata {
@@ -39,4 +48,9 @@ pub(super) fn is_before(version: &str, other: &str) -> bool {
         (Ok(version), Ok(other)) => version < other,
         _ => false,
     }
+}
+
+/// Returns the error of an answer that cannot be read.
+pub(super) fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Payload(Box::new(error))
 }

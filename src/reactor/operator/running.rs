@@ -239,7 +239,7 @@ impl RunningOperator {
 
     /// Lets everything follow a revision: first the tasks of objects, then all events, and then what belongs to the operator itself.
     async fn take_effect(&mut self, prepared: Prepared) {
-        let before = self.loaded.replace(&prepared);
+        let before = prepared.take_place_in(&mut self.loaded);
         let options = self.background_options(&prepared, &prepared.settings);
         let now = self.now();
         let Prepared { operator, revision, settings, filled, earlier, .. } = prepared;
