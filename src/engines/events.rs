@@ -1,7 +1,7 @@
 //! The events of the engine, as one stream with any number of sinks.
 //!
 //! Events are passed on immediately and in order, so that simulations are reproducible. A sink must not wait: slow sinks get a
-//! [`buffered`] channel, which drops events when it is full, and counts them.
+//! [`buffered()`] channel, which drops events when it is full, and counts them.
 
 mod buffered;
 mod event;
