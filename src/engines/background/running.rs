@@ -37,6 +37,8 @@ pub(super) struct RunningTask {
     pub ended: Stop,
     /// Whether the function has ended on its own, and the task only sends its last patch.
     is_concluding: AtomicBool,
+    /// Whether a call has ended, and its patch is being sent.
+    is_patching: AtomicBool,
     /// The span of its log lines.
     pub span: Span,
     /// Counts its state.
@@ -46,6 +48,9 @@ pub(super) struct RunningTask {
     events: EventStream,
     stopping: Mutex<Option<Stopping>>,
 }
+
+/// How long a cycle of the object waits for the last patch of a stopping task. The event of the patch may come before its answer.
+const LAST_PATCH: Duration = Duration::from_secs(1);
 
 /// The limits of a stop.
 #[derive(Debug)]
@@ -85,7 +90,7 @@ impl RunningTask {
     pub(super) fn new(handler: Arc<Handler>, live: Arc<LiveBody>, limits: StopLimits, reports: Reports, span: Span) -> Arc<Self> {
         let Reports { fingerprint, memo, resource, events, gauge } = reports;
         let (stopped, cancelled, ended) = (Stopped::default(), Stop::new(), Stop::new());
-        let (is_concluding, stopping) = (AtomicBool::new(false), Mutex::default());
+        let (is_concluding, is_patching, stopping) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
         Arc::new(Self {
             handler,
             fingerprint,
@@ -95,6 +100,7 @@ impl RunningTask {
             cancelled,
             ended,
             is_concluding,
+            is_patching,
             span,
             gauge,
             live,
@@ -107,6 +113,11 @@ impl RunningTask {
     /// Notes whether the function has ended on its own, and only its last patch is being sent.
     pub(super) fn set_concluding(&self, is_concluding: bool) {
         self.is_concluding.store(is_concluding && !self.stopped.is_set(), Ordering::Relaxed);
+    }
+
+    /// Notes whether a call has ended, and its patch is being sent.
+    pub(super) fn set_patching(&self, is_patching: bool) {
+        self.is_patching.store(is_patching, Ordering::Relaxed);
     }
 
     /// Tells whether a pause of the operator has stopped the task.
@@ -123,6 +134,10 @@ impl RunningTask {
     /// no longer awaited.
     pub(super) async fn step(&self, reason: StopReason) -> Option<Duration> {
         let age = self.ask(reason).await;
+        if self.is_patching.load(Ordering::Relaxed) {
+            // No further event would come after that of the patch.
+            let _ = tokio::time::timeout(LAST_PATCH, self.ended.requested()).await;
+        }
         if self.ended.is_requested() {
             return None;
         }

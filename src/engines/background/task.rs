@@ -270,7 +270,10 @@ impl<W: Effects> Task<W> {
         let is_daemon = self.parts.options.schedule.is_none();
         self.parts.running.set_concluding(is_daemon && outcome.is_final);
         // Boxed, because a task that waits has no place for the state of a request.
-        if let Err(error) = Box::pin(self.send(patch)).await {
+        self.parts.running.set_patching(true);
+        let sent = Box::pin(self.send(patch)).await;
+        self.parts.running.set_patching(self.is_stopped());
+        if let Err(error) = sent {
             let text = format!("the changes were refused: {error}");
             if outcome.error.is_none() {
                 let (refused, message) = self.judge(Verdict::Failed { representation: text.clone(), text, trace: None });
