@@ -199,26 +199,19 @@ impl Faults {
     /// Decides about the fault of a request: the first rule that fires wins.
     pub fn decide(&mut self, request: &Request<'_>) -> Option<Fault> {
         let is_fresh = self.fresh_tokens.contains(request.token);
-        let definition = definition_of(request);
-        self.decide_by(request, |action| match action {
-            Action::Unauthorized { .. } => !is_fresh,
-            Action::WebhookFail { name: Some(name), .. } => *name != definition,
-            _ => true,
-        })
+        let is_spared = |action: &Action| is_fresh && matches!(action, Action::Unauthorized { .. });
+        self.decide_by(request, |action| !is_spared(action) && !action.is_conversion_of(request))
     }
 
     /// Decides whether the admission webhooks of a request fail; rules of other faults do not count it.
     pub fn decide_about_webhooks(&mut self, request: &Request<'_>) -> Option<Fault> {
-        let definition = definition_of(request);
-        let is_for = |name: &Option<String>| name.as_ref().is_none_or(|name| *name != definition);
-        self.decide_by(request, |action| matches!(action, Action::WebhookFail { name, .. } if is_for(name)))
+        self.decide_by(request, |action| matches!(action, Action::WebhookFail { .. }) && !action.is_conversion_of(request))
     }
 
     /// Decides how a call of the conversion webhook of a resource fails, which has the name of its definition.
     pub fn decide_about_conversion(&mut self, request: &Request<'_>) -> Option<WebhookFailure> {
-        let definition = definition_of(request);
-        let is_for = |name: &Option<String>| name.as_ref().is_none_or(|name| *name == definition);
-        let fault = self.decide_by(request, |action| matches!(action, Action::WebhookFail { name, .. } if is_for(name)))?;
+        let is_of_all = |action: &Action| matches!(action, Action::WebhookFail { name: None, .. });
+        let fault = self.decide_by(request, |action| is_of_all(action) || action.is_conversion_of(request))?;
         match fault.action {
             Action::WebhookFail { kind, .. } => Some(kind),
             _ => None,
@@ -234,11 +227,6 @@ impl Faults {
         self.firings.push_back(Firing::of(fault.rule, request));
         Some(fault)
     }
-}
-
-/// Returns the name of the definition of a resource.
-fn definition_of(request: &Request<'_>) -> String {
-    format!("{}.{}", request.resource, request.group)
 }
 
 impl Firing {
@@ -303,7 +291,7 @@ impl ActiveRule {
 impl Match {
     fn is_for(&self, request: &Request<'_>) -> bool {
         let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| matches(pattern, text));
-        let full = format!("{}.{}", request.resource, request.group);
+        let full = request.full_resource();
         let resource = self.resource.as_ref().is_none_or(|pattern| {
             !request.resource.is_empty() && matches(pattern, request.resource) || !request.group.is_empty() && matches(pattern, &full)
         });

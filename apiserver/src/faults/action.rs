@@ -179,6 +179,11 @@ pub enum WebhookFailure {
 }
 
 impl Action {
+    /// Tells whether the action makes the conversion webhook of a request's resource fail, by the name of its definition.
+    pub fn is_conversion_of(&self, request: &Request<'_>) -> bool {
+        matches!(self, Self::WebhookFail { name: Some(name), .. } if *name == request.full_resource())
+    }
+
     /// Tells whether the action applies to a request. A rule ignores other requests without counting them.
     pub fn is_for(&self, request: &Request<'_>) -> bool {
         match self {

@@ -28,3 +28,10 @@ pub struct Request<'a> {
     /// The time of the request.
     pub at: Timestamp,
 }
+
+impl Request<'_> {
+    /// Returns the plural name with the group, which is the name of the definition of a custom resource.
+    pub fn full_resource(&self) -> String {
+        format!("{}.{}", self.resource, self.group)
+    }
+}
