@@ -24,7 +24,7 @@ use support::table::{print, row};
 
 /// The allocator of the binary.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: kopfd::cli::Heap = kopfd::cli::Heap;
 
 /// Measures one path, and returns the rows of its table.
 type Measure = fn() -> Vec<Vec<String>>;

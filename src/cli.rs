@@ -43,6 +43,8 @@ mod status;
 mod test;
 mod uninstall;
 
+pub use memory::Heap;
+
 /// A Kubernetes operator engine: a YAML manifest and a few Rhai scripts, run with the semantics of kopf.
 ///
 /// Without a command, kopfd runs the operators of the manifests of `--config`.

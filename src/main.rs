@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// Operators make many small allocations on many threads.
 #[global_allocator]
-static ALLOCATOR: kopfd::script::Accounting<mimalloc::MiMalloc> = kopfd::script::Accounting(mimalloc::MiMalloc);
+static ALLOCATOR: kopfd::script::Accounting<kopfd::cli::Heap> = kopfd::script::Accounting(kopfd::cli::Heap);
 
 fn main() -> ExitCode {
     kopfd::http::install_crypto_provider();

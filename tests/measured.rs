@@ -12,7 +12,7 @@ mod world;
 
 /// The allocator of the binary.
 #[global_allocator]
-static ALLOCATOR: kopfd::script::Accounting<mimalloc::MiMalloc> = kopfd::script::Accounting(mimalloc::MiMalloc);
+static ALLOCATOR: kopfd::script::Accounting<kopfd::cli::Heap> = kopfd::script::Accounting(kopfd::cli::Heap);
 
 /// Lets a test run alone in this process while the guard is held.
 fn alone() -> parking_lot::MutexGuard<'static, ()> {

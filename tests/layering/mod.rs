@@ -119,7 +119,6 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("prometheus_client", &["telemetry"]),
     ("strsim", &["kit"]),
     ("libmimalloc_sys", &["cli"]),
-    ("mimalloc", &["main"]),
     ("notify", &["cli"]),
 ];
 

@@ -34,89 +34,120 @@ impl Account {
     }
 }
 
+/// The account of the code that runs on a thread.
+struct Running {
+    live: Cell<isize>,
+    total: Cell<usize>,
+    limit: Cell<isize>,
+    refused: Cell<Option<Limit>>,
+}
+
 thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static TOTAL: Cell<usize> = const { Cell::new(0) };
-    static LIMIT: Cell<isize> = const { Cell::new(isize::MAX) };
-    static REFUSED: Cell<Option<Limit>> = const { Cell::new(None) };
+    static RUNNING: Running = const {
+        Running { live: Cell::new(0), total: Cell::new(0), limit: Cell::new(isize::MAX), refused: Cell::new(None) }
+    };
+}
+
+impl Running {
+    fn refuse(&self, limit: Limit) {
+        if self.refused.get().is_none() {
+            self.refused.set(Some(limit));
+        }
+    }
 }
 
 /// Returns the account of the code that runs on this thread.
 #[inline(never)]
 pub(crate) fn running() -> Account {
-    Account { live: LIVE.get(), total: TOTAL.get(), limit: LIMIT.get(), refused: REFUSED.get() }
+    RUNNING.with(|running| Account {
+        live: running.live.get(),
+        total: running.total.get(),
+        limit: running.limit.get(),
+        refused: running.refused.get(),
+    })
 }
 
 /// Installs the account of the code that runs on this thread from here on, and returns that of the code before.
 #[inline(never)]
 pub(crate) fn switch(account: Account) -> Account {
     let Account { live, total, limit, refused } = account;
-    Account { live: LIVE.replace(live), total: TOTAL.replace(total), limit: LIMIT.replace(limit), refused: REFUSED.replace(refused) }
+    RUNNING.with(|running| Account {
+        live: running.live.replace(live),
+        total: running.total.replace(total),
+        limit: running.limit.replace(limit),
+        refused: running.refused.replace(refused),
+    })
 }
 
 /// Returns the limit that the running call has exceeded, if it has: it holds too much, or a function has refused to hold more. Freeing memory
 /// does not undo that.
 #[inline(never)]
 pub(crate) fn exceeded() -> Option<Limit> {
-    if LIVE.get() > LIMIT.get() {
-        refuse(Limit::Memory);
-    }
-    REFUSED.get()
+    RUNNING.with(|running| {
+        if running.live.get() > running.limit.get() {
+            running.refuse(Limit::Memory);
+        }
+        running.refused.get()
+    })
 }
 
 /// Tells whether the running call may hold this many bytes more. If not, it is ended before its next operation.
 #[inline(never)]
 pub(crate) fn reserve(bytes: usize) -> bool {
-    let fits = isize::try_from(bytes).is_ok_and(|bytes| LIVE.get().saturating_add(bytes) <= LIMIT.get());
-    if !fits {
-        refuse(Limit::Memory);
-    }
-    fits
+    RUNNING.with(|running| {
+        let fits = isize::try_from(bytes).is_ok_and(|bytes| running.live.get().saturating_add(bytes) <= running.limit.get());
+        if !fits {
+            running.refuse(Limit::Memory);
+        }
+        fits
+    })
 }
 
 /// Ends the running call before its next operation.
 #[inline(never)]
 pub(crate) fn refuse(limit: Limit) {
-    if REFUSED.get().is_none() {
-        REFUSED.set(Some(limit));
-    }
+    RUNNING.with(|running| running.refuse(limit));
 }
 
 /// Forgets that the running call has freed memory of others, which would let it hold more than its limit.
 #[inline(never)]
 pub(crate) fn settle() {
-    LIVE.set(LIVE.get().max(0));
+    RUNNING.with(|running| running.live.set(running.live.get().max(0)));
 }
 
 /// Lets the running call hold at least this many bytes more: some of what it has allocated was given to other tasks, which free it.
 #[inline(never)]
 pub(crate) fn allow(bytes: isize) {
-    LIVE.set(LIVE.get().min(LIMIT.get().saturating_sub(bytes)));
+    RUNNING.with(|running| running.live.set(running.live.get().min(running.limit.get().saturating_sub(bytes))));
 }
 
 /// Counts bytes of the running call that it has not allocated itself, such as the stack of one of its fibers; less than zero takes them back.
 #[inline(never)]
 pub(crate) fn charge(bytes: isize) {
-    LIVE.set(LIVE.get().wrapping_add(bytes));
+    RUNNING.with(|running| running.live.set(running.live.get().wrapping_add(bytes)));
 }
 
 /// Runs code whose allocations do not belong to the running call, such as log lines, which another thread frees.
 pub(crate) fn uncounted<T>(run: impl FnOnce() -> T) -> T {
-    let before = LIVE.get();
+    let before = RUNNING.with(|running| running.live.get());
     let result = run();
-    LIVE.set(before);
+    RUNNING.with(|running| running.live.set(before));
     result
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "optimised for size, it would be called, hundreds of times for each event")]
+#[inline(always)]
 fn add(bytes: usize) {
-    LIVE.set(LIVE.get().wrapping_add_unsigned(bytes));
-    TOTAL.set(TOTAL.get().wrapping_add(bytes));
+    RUNNING.with(|running| {
+        running.live.set(running.live.get().wrapping_add_unsigned(bytes));
+        running.total.set(running.total.get().wrapping_add(bytes));
+    });
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "as `add`")]
+#[inline(always)]
 fn remove(bytes: usize) {
-    LIVE.set(LIVE.get().wrapping_sub_unsigned(bytes));
+    RUNNING.with(|running| running.live.set(running.live.get().wrapping_sub_unsigned(bytes)));
 }
 
 #[expect(unsafe_code, reason = "it forwards to another allocator")]
