@@ -1,5 +1,8 @@
 //! Sends the changes of one object: up to four requests, split by the status subresource and by operations that need an exact version.
 
+use std::sync::LazyLock;
+
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 use tracing::debug;
@@ -23,23 +26,30 @@ const NEVER: &str = "~which~never~arrives";
 
 /// Sends patches: the client, or a scripted server in tests.
 pub trait Requests: Sync {
-    /// Sends a patch and returns the changed object: at least the fields that `wanted` has, or the whole object without it.
+    /// Sends a patch and returns the changed object: at least the fields that `wanted` has and those that determine the version to wait for,
+    /// or the whole object without it.
     fn patch(
         &self,
         path: &str,
         content_type: &'static str,
-        payload: &Value,
-        wanted: Option<&Value>,
+        payload: &(impl Serialize + Sync),
+        wanted: Option<&Map<String, Value>>,
     ) -> impl Future<Output = Result<Value, Error>> + Send;
 }
 
 impl Requests for Client {
     /// Both kinds of patches are safe to repeat: merge patches are idempotent, and our JSON patches test the version.
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
+    async fn patch(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        payload: &(impl Serialize + Sync),
+        wanted: Option<&Map<String, Value>>,
+    ) -> Result<Value, Error> {
         let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
         let response = self.request(&request).await?;
         match wanted {
-            Some(wanted) => excerpt::read(&response.body, wanted).map_err(|error| Error::Payload(error.into())),
+            Some(wanted) => excerpt::read(&response.body, [wanted, &DETERMINING_THE_VERSION]).map_err(|error| Error::Payload(error.into())),
             None => response.json(),
         }
     }
@@ -69,7 +79,7 @@ pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch:
     let path = address::object(resource, namespace, body.name())?;
     let has_status = resource.has_subresource("status");
     let status_path = has_status.then(|| address::subresource(path.clone(), "status"));
-    let mut sender = Sender { api, path, status_path, parts: wanted(&patch.merge), latest: None, versions: Vec::new() };
+    let mut sender = Sender { api, path, status_path, merge: &patch.merge, latest: None, versions: Vec::new() };
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
@@ -97,8 +107,8 @@ struct Sender<'a, R> {
     api: &'a R,
     path: String,
     status_path: Option<String>,
-    /// The wanted fields of the object after the last request.
-    parts: Value,
+    /// The patched fields, which are checked after the last request.
+    merge: &'a Map<String, Value>,
     /// The object after the last request.
     latest: Option<Value>,
     /// The versions to wait for after each of the requests.
@@ -108,7 +118,7 @@ struct Sender<'a, R> {
 impl<R: Requests> Sender<'_, R> {
     /// Sends all requests and returns the functions to retry.
     async fn send(&mut self, body: &Body, patch: &Patch) -> Result<Vec<Transform>, Error> {
-        self.send_merge(&patch.merge, patch.transforms.is_empty()).await?;
+        self.send_merge(patch.transforms.is_empty()).await?;
         if patch.transforms.is_empty() {
             return Ok(Vec::new());
         }
@@ -121,24 +131,21 @@ impl<R: Requests> Sender<'_, R> {
         }
     }
 
-    /// The functions after it need the whole object, so `wanted` applies only to the last request.
-    async fn send_merge(&mut self, merge: &Map<String, Value>, is_last: bool) -> Result<(), Error> {
+    /// The functions after it need the whole object, so only parts of it are read after the last request.
+    async fn send_merge(&mut self, is_last: bool) -> Result<(), Error> {
         let Some(status_path) = self.status_path.clone() else {
-            return self.send_merge_to(self.path.clone(), merge.clone(), is_last).await;
+            return self.send_fields(self.path.clone(), self.merge.iter().collect(), is_last).await;
         };
-        let mut main = merge.clone();
-        let status = main.remove("status").filter(|status| !status.is_null());
-        self.send_merge_to(self.path.clone(), main, is_last).await?;
-        match status {
-            Some(status) => self.send_merge_to(status_path, Map::from_iter([("status".to_owned(), status)]), is_last).await,
-            None => Ok(()),
-        }
+        let (status, main): (Vec<_>, Vec<_>) = self.merge.iter().partition(|(key, _)| *key == "status");
+        self.send_fields(self.path.clone(), main, is_last).await?;
+        let status = status.into_iter().filter(|(_, status)| !status.is_null()).collect();
+        self.send_fields(status_path, status, is_last).await
     }
 
-    async fn send_merge_to(&mut self, path: String, merge: Map<String, Value>, is_last: bool) -> Result<(), Error> {
-        if !merge.is_empty() {
-            let wanted = is_last.then_some(&self.parts);
-            let object = self.api.patch(&path, MERGE_PATCH, &Value::Object(merge), wanted).await?;
+    async fn send_fields(&mut self, path: String, fields: Vec<(&String, &Value)>, is_last: bool) -> Result<(), Error> {
+        if !fields.is_empty() {
+            let wanted = is_last.then_some(self.merge);
+            let object = self.api.patch(&path, MERGE_PATCH, &Fields(fields), wanted).await?;
             self.note(object);
         }
         Ok(())
@@ -172,23 +179,25 @@ impl<R: Requests> Sender<'_, R> {
         }
         let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
-        let object = self.api.patch(&path, JSON_PATCH, &Value::Array(operations), Some(&self.parts)).await?;
+        let object = self.api.patch(&path, JSON_PATCH, &operations, Some(self.merge)).await?;
         self.note(object);
         Ok(())
     }
 }
 
-/// Returns the fields checked after a merge patch: the patched ones, and the ones that determine the version to wait for.
-fn wanted(merge: &Map<String, Value>) -> Value {
-    let mut wanted = merge.clone();
-    let metadata = wanted.entry("metadata").or_insert_with(|| json!({}));
-    // If the metadata of a patch is not a mapping, the whole metadata is returned.
-    if let Value::Object(metadata) = metadata {
-        for key in ["resourceVersion", "deletionTimestamp", "finalizers"] {
-            metadata.entry(key).or_insert(Value::Null);
-        }
+/// The fields that determine the version to wait for.
+static DETERMINING_THE_VERSION: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let metadata = ["resourceVersion", "deletionTimestamp", "finalizers"].map(|key| (key.to_owned(), Value::Null));
+    Map::from_iter([("metadata".to_owned(), Value::Object(Map::from_iter(metadata)))])
+});
+
+/// Some fields of a mapping.
+struct Fields<'a>(Vec<(&'a String, &'a Value)>);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
     }
-    Value::Object(wanted)
 }
 
 /// Returns the operations of a JSON patch that turns one object into another.

@@ -14,7 +14,7 @@ use kopfd::cluster::{Client, Error, Networking, Requests as _, Seen, Sink, Watch
 use kopfd::kit::{Clock, Stop};
 use kopfd::object::EventKind;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::api_server::client;
 use super::declare;
@@ -111,7 +111,7 @@ impl Embedded {
         path: &str,
         content_type: &'static str,
         payload: &Value,
-        wanted: Option<&Value>,
+        wanted: Option<&Map<String, Value>>,
     ) -> Result<Value, Error> {
         let mut payload = payload.clone();
         for operation in payload.as_array_mut().into_iter().flatten() {

@@ -9,7 +9,8 @@ use kopfd::cluster::{Error, Requests};
 use kopfd::object::EventKind;
 use kopfd::reactor::{Event, Mailbox};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -271,10 +272,16 @@ impl Server {
 }
 
 impl Requests for Server {
-    async fn patch(&self, path: &str, content_type: &'static str, payload: &Value, wanted: Option<&Value>) -> Result<Value, Error> {
+    async fn patch(
+        &self,
+        path: &str,
+        content_type: &'static str,
+        payload: &(impl Serialize + Sync),
+        wanted: Option<&Map<String, Value>>,
+    ) -> Result<Value, Error> {
         let is_status = path.ends_with("/status");
         let before = self.object();
-        let payload = &self.spoiled(payload);
+        let payload = &self.spoiled(&serde_json::to_value(payload).expect("payloads are plain data"));
         let number = {
             let mut state = self.state.lock();
             state.requests += 1;

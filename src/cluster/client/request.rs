@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::object::secret::Values;
@@ -77,8 +78,9 @@ impl Request {
 
     /// Returns the request with a JSON body of some content type.
     #[must_use]
-    pub fn with_json(self, content_type: &'static str, body: &Value) -> Self {
-        Self { content_type: Some(content_type), body: body.to_string().into(), ..self }
+    pub fn with_json(self, content_type: &'static str, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("bodies are plain data");
+        Self { content_type: Some(content_type), body: body.into(), ..self }
     }
 
     /// Returns an error of the server without what the request writes into a Secret: servers and webhooks quote what they refuse.
