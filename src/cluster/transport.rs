@@ -6,10 +6,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, TryFutureExt as _, ready};
 use futures::stream::{BoxStream, StreamExt};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -18,13 +19,13 @@ use hyper_util::client::legacy::connect::{Connection as HttpConnection, HttpConn
 use hyper_util::client::legacy::{Client as HttpClient, Error as HttpError};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
+use kube::client::middleware::AuthLayer;
 use kube::client::{AuthError, ConfigExt};
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower::ServiceExt;
-use tower::util::BoxCloneSyncService;
+use tower::{Layer as _, ServiceBuilder, ServiceExt as _};
 
 use super::error::{BoxError, Error, LoginError};
 use super::fence::{Closed, Fenced, FencedBody};
@@ -138,7 +139,7 @@ pub(crate) fn open(
     connect: Option<Duration>,
     guard: Option<&Arc<dyn Guard>>,
 ) -> Result<Arc<dyn Transport>, LoginError> {
-    let service = match guard {
+    let direct = match guard {
         None => {
             let mut tcp = HttpConnector::new();
             configure(&mut tcp, connect);
@@ -146,11 +147,11 @@ pub(crate) fn open(
         }
         Some(guard) => through_proxy(config, Guarded::new(Arc::clone(guard), |tcp| configure(tcp, connect)))?,
     };
-    Ok(Arc::new(Direct(service)))
+    Ok(Arc::new(direct))
 }
 
 /// Returns connections to the server, or to its proxy.
-fn through_proxy<C>(config: &kube::Config, tcp: C) -> Result<Service, LoginError>
+fn through_proxy<C>(config: &kube::Config, tcp: C) -> Result<Direct, LoginError>
 where
     C: tower::Service<Uri, Error: std::error::Error + Send + Sync, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
@@ -167,8 +168,6 @@ where
         },
     }
 }
-
-type Service = BoxCloneSyncService<Request<FencedBody>, Response<Incoming>, BoxError>;
 
 fn configure<R>(tcp: &mut HttpConnector<R>, connect: Option<Duration>) {
     tcp.enforce_http(false);
@@ -221,7 +220,8 @@ fn setup(error: kube::Error) -> LoginError {
     LoginError::Setup(error.to_string())
 }
 
-fn service<C>(config: &kube::Config, connector: C) -> Result<Service, LoginError>
+/// Returns a client of the server of a configuration, which adds the credentials to each request.
+fn service<C>(config: &kube::Config, connector: C) -> Result<Direct, LoginError>
 where
     C: tower::Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static,
     C::Response: HttpConnection + Read + Write + Send + Unpin + 'static,
@@ -232,32 +232,97 @@ where
         .pool_idle_timeout(IDLE_TIME)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .build(https);
-    let service = tower::ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(setup)?)
-        .layer(config.extra_headers_layer().map_err(setup)?)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(BoxCloneSyncService::new(service.map_err(Into::into)))
+    let (server, authorization) = (ServerAddress::of(&config.cluster_url)?, config.auth_layer().map_err(setup)?);
+    let auth = &config.auth_info;
+    let is_renewed = auth.token_file.is_some() || auth.auth_provider.is_some() || auth.exec.is_some();
+    let (renewed, fixed) = if is_renewed { (authorization, None) } else { (None, authorization) };
+    let headers = fixed_headers(config, fixed)?;
+    let start: Start = match renewed {
+        Some(layer) => {
+            let service = layer.layer(http.map_err(BoxError::from as fn(HttpError) -> BoxError));
+            Box::new(move |request| service.clone().oneshot(request).boxed())
+        }
+        None => Box::new(move |request| http.request(request).map_err(Into::into).boxed()),
+    };
+    Ok(Direct { start, server, headers })
 }
 
-struct Direct(Service);
+/// Returns the headers that all requests have.
+fn fixed_headers(config: &kube::Config, authorization: Option<AuthLayer>) -> Result<HeaderMap, LoginError> {
+    let layers = ServiceBuilder::new().option_layer(authorization).layer(config.extra_headers_layer().map_err(setup)?);
+    let recorder = layers.service_fn(async |request: Request<Empty<Bytes>>| {
+        let mut recorded = Response::new(());
+        recorded.headers_mut().extend(request.into_parts().0.headers);
+        Ok::<_, BoxError>(recorded)
+    });
+    let recorded = recorder.oneshot(Request::default()).now_or_never().expect("fixed headers are added at once");
+    Ok(recorded.expect("nothing is called that could fail").into_parts().0.headers)
+}
+
+/// Where the paths of requests begin.
+struct ServerAddress {
+    scheme: Scheme,
+    authority: Authority,
+    /// Of a server behind a proxy of HTTP; without a slash at its end.
+    path: String,
+}
+
+impl ServerAddress {
+    fn of(server: &Uri) -> Result<Self, LoginError> {
+        let (Some(scheme), Some(authority)) = (server.scheme(), server.authority()) else {
+            return Err(LoginError::Setup(format!("the address of the server, {server}, does not begin with https:// or http://")));
+        };
+        let path = server.path().trim_end_matches('/').to_owned();
+        Ok(Self { scheme: scheme.clone(), authority: authority.clone(), path })
+    }
+
+    /// Returns the whole address of a path and query.
+    fn join(&self, path: &Uri) -> Result<Uri, http::Error> {
+        let path = match path.path_and_query() {
+            Some(path) if self.path.is_empty() => path.clone(),
+            path => format!("{}{}", self.path, path.map_or("/", PathAndQuery::as_str)).parse()?,
+        };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path);
+        Ok(Uri::from_parts(parts)?)
+    }
+}
+
+type Start = Box<dyn Fn(Request<FencedBody>) -> BoxFuture<'static, Result<Response<Incoming>, BoxError>> + Send + Sync>;
+
+/// Sends requests over connections of its own.
+struct Direct {
+    start: Start,
+    server: ServerAddress,
+    headers: HeaderMap,
+}
+
+impl Direct {
+    fn request(&self, request: Request<Bytes>, fence: Option<Fenced>) -> BoxFuture<'static, Result<Response<Incoming>, Error>> {
+        let mut request = request.map(|data| FencedBody::new(data, fence));
+        match self.server.join(request.uri()) {
+            Ok(uri) => *request.uri_mut() = uri,
+            Err(error) => return ready(Err(Error::Payload(error.into()))).boxed(),
+        }
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name.clone(), value.clone());
+        }
+        (self.start)(request).map_err(classify).boxed()
+    }
+}
 
 impl Transport for Direct {
     fn send(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Answer, Error>> {
-        let service = self.0.clone();
         let fence = request.extensions_mut().remove::<Fenced>();
-        Box::pin(async move {
-            let request = request.map(|data| FencedBody::new(data, fence));
-            let response = service.oneshot(request).await.map_err(classify)?;
-            Ok(answer(response))
-        })
+        self.request(request, fence).map_ok(answer).boxed()
     }
 
     fn upgrade(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Upgrade, Error>> {
-        let service = self.0.clone();
+        let started = self.request(request, None);
         Box::pin(async move {
-            let response = service.oneshot(request.map(|data| FencedBody::new(data, None))).await.map_err(classify)?;
+            let response = started.await?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 return Ok(Upgrade::Refused(answer(response)));
             }
