@@ -9,6 +9,7 @@ mod kinds;
 mod leading;
 mod operator;
 mod peering;
+mod request_series;
 mod requests;
 mod reviews;
 mod scripts;

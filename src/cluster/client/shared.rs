@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, StatusCode, header};
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
@@ -60,21 +60,16 @@ impl Shared {
         let began = Instant::now();
         let done = work.await;
         let (verb, resource) = address::classify(&request.method, &request.path);
-        let status;
-        let code = match &done {
-            Ok(answer) => {
-                status = status_of(answer).to_string();
-                &status
-            }
-            Err(Error::Status { status: found, .. }) => {
-                status = found.to_string();
-                &status
-            }
-            Err(Error::Connect(_)) => "connect",
-            Err(Error::Connection(_)) => "connection",
-            Err(Error::Timeout(_)) => "timeout",
-            Err(_) => "other",
+        let status = match &done {
+            Ok(answer) => Ok(status_of(answer)),
+            Err(Error::Status { status, .. }) => Ok(*status),
+            Err(Error::Connect(_)) => Err("connect"),
+            Err(Error::Connection(_)) => Err("connection"),
+            Err(Error::Timeout(_)) => Err("timeout"),
+            Err(_) => Err("other"),
         };
+        let status = status.map(|status| StatusCode::from_u16(status).unwrap_or_default());
+        let code = status.as_ref().map_or_else(|word| *word, StatusCode::as_str);
         metrics.request(verb, &resource, code, began.elapsed());
         done
     }

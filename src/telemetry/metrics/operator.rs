@@ -1,8 +1,12 @@
 //! The metrics of one operator: those of its handlers, and those that its scripts define.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::request_series::RequestSeries;
 use super::{Change, Metrics, SeriesLabels, labels, table};
 
 /// The metrics of one operator. Cheap to clone.
@@ -10,12 +14,14 @@ use super::{Change, Metrics, SeriesLabels, labels, table};
 pub struct OperatorMetrics {
     pub(super) metrics: Metrics,
     pub(super) operator: Arc<str>,
+    /// By verb, resource and outcome.
+    pub(super) requests: Arc<Mutex<HashMap<String, RequestSeries>>>,
 }
 
 impl Metrics {
     /// Returns the metrics of an operator.
     pub fn operator(&self, name: &str) -> OperatorMetrics {
-        OperatorMetrics { metrics: self.clone(), operator: Arc::from(name) }
+        OperatorMetrics { metrics: self.clone(), operator: Arc::from(name), requests: Arc::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::request_series::RequestSeries;
 use super::{OperatorMetrics, labels, table};
 
 impl OperatorMetrics {
@@ -13,12 +14,24 @@ impl OperatorMetrics {
 
     /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.
     pub fn request(&self, verb: &str, resource: &str, code: &str, duration: Duration) {
+        let key = [verb, " ", resource, " ", code].concat();
+        let mut requests = self.requests.lock();
+        let series = requests.entry(key).or_insert_with(|| self.series_of(verb, resource, code));
+        series.count.inc();
+        series.seconds.observe(duration.as_secs_f64());
+        if let Some(conflicts) = &series.conflicts {
+            conflicts.inc();
+        }
+    }
+
+    fn series_of(&self, verb: &str, resource: &str, code: &str) -> RequestSeries {
         let families = &self.metrics.0;
-        families.requests.get_or_create(&labels(table::REQUESTS, [&self.operator, verb, resource, code])).inc();
         let seconds = labels(table::REQUEST_SECONDS, [&self.operator, verb, resource]);
-        families.request_seconds.get_or_create(&seconds).observe(duration.as_secs_f64());
-        if code == "409" {
-            families.conflicts.get_or_create(&labels(table::CONFLICTS, [&*self.operator, resource])).inc();
+        let conflicts = (code == "409").then(|| labels(table::CONFLICTS, [&*self.operator, resource]));
+        RequestSeries {
+            count: families.requests.get_or_create_owned(&labels(table::REQUESTS, [&self.operator, verb, resource, code])),
+            seconds: families.request_seconds.get_or_create_owned(&seconds),
+            conflicts: conflicts.map(|labels| families.conflicts.get_or_create_owned(&labels)),
         }
     }
 
