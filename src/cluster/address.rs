@@ -85,8 +85,8 @@ pub(super) fn classify(method: &http::Method, path: &str) -> (&'static str, Stri
     let (Some(version), Some(plural)) = (version, rest.first()) else { return ("get", "discovery".to_owned()) };
     let dot = if group.is_empty() { "" } else { "." };
     let resource = match rest.get(2) {
-        Some(subresource) => format!("{plural}.{version}{dot}{group}/{subresource}"),
-        None => format!("{plural}.{version}{dot}{group}"),
+        Some(subresource) => [plural, ".", version, dot, group, "/", subresource].concat(),
+        None => [plural, ".", version, dot, group].concat(),
     };
     let verb = match method.as_str() {
         "GET" if query.split('&').any(|parameter| parameter == "watch=true") => "watch",
@@ -108,13 +108,24 @@ fn push(path: &mut String, segment: &str) {
 }
 
 fn encode(to: &mut String, text: &str, kept: &str, space: Option<char>) {
-    for byte in text.bytes() {
-        match (byte, space) {
-            (b' ', Some(space)) => to.push(space),
-            (byte, _) if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => to.push(char::from(byte)),
-            (byte, _) => write!(to, "%{byte:02X}").expect("a string takes everything"),
+    let is_encoded = |byte: u8| !byte.is_ascii_alphanumeric() && !kept.as_bytes().contains(&byte);
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(is_encoded) {
+        let (plain, encoded) = rest.split_at(at);
+        to.push_str(plain);
+        let mut characters = encoded.chars();
+        match (characters.next(), space) {
+            (Some(' '), Some(space)) => to.push(space),
+            (Some(c), _) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    write!(to, "%{byte:02X}").expect("a string takes everything");
+                }
+            }
+            (None, _) => {}
         }
+        rest = characters.as_str();
     }
+    to.push_str(rest);
 }
 
 #[cfg(test)]

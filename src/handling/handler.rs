@@ -214,7 +214,7 @@ impl Handler {
             On::Hook => "Hook",
             _ => "Handler",
         };
-        format!("{noun} '{}'", self.id)
+        [noun, " '", &self.id, "'"].concat()
     }
 
     /// Returns the effect of arbitrary errors on this handler.

@@ -32,7 +32,7 @@ pub struct Resource {
 impl Resource {
     /// Returns the `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() { self.version.clone() } else { [&*self.group, "/", &self.version].concat() }
     }
 
     /// Tells whether the server offers a subresource.

@@ -9,9 +9,11 @@ use crate::object::{Body, Patch};
 /// Marks a custom annotation prefix as an operator's, as kopf does. The default prefix is known, and prefixes that begin with `kopf.` are
 /// not marked.
 pub(super) fn mark(prefix: &str, body: &Body, patch: &mut Patch) {
+    if prefix.is_empty() || prefix.starts_with("kopf.") {
+        return;
+    }
     let key = format!("{prefix}/kopf-managed");
-    let is_marked = || body.annotation(&key).is_some() || path::resolve_in(&patch.merge, &annotation_field(&key)).is_some();
-    if !prefix.is_empty() && !prefix.starts_with("kopf.") && !is_marked() {
+    if body.annotation(&key).is_none() && path::resolve_in(&patch.merge, &annotation_field(&key)).is_none() {
         annotate(patch, &key, Value::String("yes".to_owned()));
     }
 }

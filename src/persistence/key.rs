@@ -1,5 +1,7 @@
 //! Keys of annotations: derives the name of an annotation from a handler's id, in both of kopf's forms.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::alphabet::Alphabet;
 use base64::engine::{GeneralPurpose, general_purpose};
@@ -19,35 +21,36 @@ const SUFFIX: usize = 7;
 /// Returns the keys of an id on an object, in the order of reading: the current form, then the older one if it differs.
 pub fn keys(prefix: &str, id: &str, with_v1: bool, body: &Body) -> Vec<String> {
     let id = marked(id, body);
-    let mut keys = vec![v2(prefix, &id)];
+    let current = v2(prefix, &id);
     // A short id has the same key in both forms.
-    if with_v1 && prefix.chars().count() + 1 + id.chars().count() > MAX_NAME {
-        let old = v1(prefix, &id);
-        if old != keys[0] {
-            keys.push(old);
-        }
-    }
-    keys
+    let old = (with_v1 && is_longer(prefix, &id)).then(|| v1(prefix, &id)).filter(|old| *old != current);
+    std::iter::once(current).chain(old).collect()
+}
+
+/// Tells whether a prefix and an id are longer than the name of an annotation.
+fn is_longer(prefix: &str, id: &str) -> bool {
+    // There are at most as many characters as bytes.
+    prefix.len() + 1 + id.len() > MAX_NAME && prefix.chars().count() + 1 + id.chars().count() > MAX_NAME
 }
 
 /// Returns the id as used on this object: Deployments copy their annotations to their ReplicaSets, where they must not be taken for own
 /// ones.
-pub fn marked(id: &str, body: &Body) -> String {
+pub fn marked<'a>(id: &'a str, body: &Body) -> Cow<'a, str> {
     let is_of_deployment = || {
         let owners = body.metadata().and_then(|metadata| metadata.get("ownerReferences")).and_then(Value::as_array);
         owners.is_some_and(|owners| owners.iter().any(|owner| owner.get("kind").is_some_and(|kind| kind == "Deployment")))
     };
     let is_replica_set = body.get("kind").is_some_and(|kind| kind == "ReplicaSet");
-    if is_replica_set && is_of_deployment() { format!("{id}-ofDRS") } else { id.to_owned() }
+    if is_replica_set && is_of_deployment() { format!("{id}-ofDRS").into() } else { id.into() }
 }
 
 /// Returns the current form: the hash is that of the raw id.
 pub fn v2(prefix: &str, id: &str) -> String {
     let safe = safe(id);
-    if id.chars().count() <= MAX_NAME {
-        return format!("{prefix}/{safe}");
+    if id.len() <= MAX_NAME || id.chars().count() <= MAX_NAME {
+        return [prefix, "/", &safe].concat();
     }
-    format!("{prefix}/{}{}", first(&safe, MAX_NAME - SUFFIX), suffix(id))
+    [prefix, "/", &first(&safe, MAX_NAME - SUFFIX), &suffix(id)].concat()
 }
 
 /// Returns the older form: the limit includes the prefix, and the hash is that of the escaped id.
@@ -55,13 +58,16 @@ pub fn v1(prefix: &str, id: &str) -> String {
     let safe = safe(id);
     let available = MAX_NAME as isize - prefix.chars().count() as isize - 1;
     if safe.chars().count() as isize <= available {
-        return format!("{prefix}/{safe}");
+        return [prefix, "/", &safe].concat();
     }
-    format!("{prefix}/{}{}", cut(&safe, available - SUFFIX as isize), suffix(&safe))
+    [prefix, "/", &cut(&safe, available - SUFFIX as isize), &suffix(&safe)].concat()
 }
 
-fn safe(id: &str) -> String {
-    id.replace('/', ".").replace(['<', '>'], "_")
+fn safe(id: &str) -> Cow<'_, str> {
+    if !id.contains(['/', '<', '>']) {
+        return id.into();
+    }
+    id.replace('/', ".").replace(['<', '>'], "_").into()
 }
 
 fn first(text: &str, count: usize) -> String {

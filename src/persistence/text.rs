@@ -52,24 +52,37 @@ pub fn write_entries<'a>(text: &mut String, entries: impl Iterator<Item = (&'a s
 
 fn write_string(text: &mut String, string: &str) {
     text.push('"');
-    for c in string.chars() {
-        match c {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            '\u{8}' => text.push_str("\\b"),
-            '\u{c}' => text.push_str("\\f"),
-            ' '..='~' => text.push(c),
-            _ => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(text, "\\u{unit:04x}");
-                }
+    let mut rest = string;
+    while let Some(at) = rest.bytes().position(is_escaped) {
+        let (plain, escaped) = rest.split_at(at);
+        text.push_str(plain);
+        let mut characters = escaped.chars();
+        characters.next().into_iter().for_each(|c| write_escaped(text, c));
+        rest = characters.as_str();
+    }
+    text.push_str(rest);
+    text.push('"');
+}
+
+fn is_escaped(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\') || !(b' '..=b'~').contains(&byte)
+}
+
+fn write_escaped(text: &mut String, c: char) {
+    match c {
+        '"' => text.push_str("\\\""),
+        '\\' => text.push_str("\\\\"),
+        '\n' => text.push_str("\\n"),
+        '\r' => text.push_str("\\r"),
+        '\t' => text.push_str("\\t"),
+        '\u{8}' => text.push_str("\\b"),
+        '\u{c}' => text.push_str("\\f"),
+        _ => {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(text, "\\u{unit:04x}");
             }
         }
     }
-    text.push('"');
 }
 
 fn write_number(text: &mut String, number: &Number) {
@@ -99,7 +112,10 @@ pub fn moment(moment: Moment) -> String {
     let time = offset.to_datetime(moment.at);
     let (date, sub) = (time.date(), time.subsec_nanosecond() / 1_000);
     let (sign, east) = if moment.offset < 0 { ('-', -moment.offset) } else { ('+', moment.offset) };
-    format!("{date}T{:02}:{:02}:{:02}.{sub:06}{sign}{:02}:{:02}", time.hour(), time.minute(), time.second(), east / 3600, east / 60 % 60)
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    let mut text = String::with_capacity("2020-12-31T23:59:59.000000+00:00".len());
+    let _ = write!(text, "{date}T{hour:02}:{minute:02}:{second:02}.{sub:06}{sign}{:02}:{:02}", east / 3600, east / 60 % 60);
+    text
 }
 
 /// Reads a moment in ISO 8601; an offset, or `Z`, is required.

@@ -110,15 +110,16 @@ fn store_reference<S: Subscriber + for<'a> LookupSpan<'a>>(attributes: &Attribut
     let mut reference = ObjectReference::default();
     attributes.record(&mut reference);
     if let Some(span) = context.span(id) {
-        span.extensions_mut().insert(reference);
+        span.extensions_mut().insert(Arc::new(reference));
     }
 }
 
 /// Changes the stored object reference of a span.
 fn renew_reference<S: Subscriber + for<'a> LookupSpan<'a>>(values: &Record<'_>, id: &Id, context: &Context<'_, S>) {
     if let Some(span) = context.span(id)
-        && let Some(reference) = span.extensions_mut().get_mut::<ObjectReference>()
+        && let Some(reference) = span.extensions_mut().get_mut::<Arc<ObjectReference>>()
     {
+        let reference: &mut ObjectReference = Arc::make_mut(reference);
         values.record(reference);
     }
 }
@@ -127,7 +128,7 @@ fn line_of<S: Subscriber + for<'a> LookupSpan<'a>>(event: &Event<'_>, context: &
     let mut message = FieldVisitor::default();
     event.record(&mut message);
     let object = context.event_scope(event).and_then(|scope| {
-        let mut spans = scope.filter_map(|span| span.extensions().get::<ObjectReference>().cloned());
+        let mut spans = scope.filter_map(|span| span.extensions().get::<Arc<ObjectReference>>().cloned());
         spans.next()
     });
     Line {

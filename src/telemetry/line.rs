@@ -1,6 +1,8 @@
 //! The forms of log lines, which are those of kopf.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -46,7 +48,7 @@ pub struct Line {
     /// Structured fields.
     pub fields: Map<String, Value>,
     /// The object of the line, if any.
-    pub object: Option<ObjectReference>,
+    pub object: Option<Arc<ObjectReference>>,
 }
 
 impl Line {
@@ -62,7 +64,9 @@ impl Line {
                 let (date, milliseconds) = (time.date(), time.millisecond());
                 let (hour, minute, second) = (time.hour(), time.minute(), time.second());
                 let (logger, level, text) = (&self.logger, level_name(self.level), self.text());
-                format!("[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] {prefix}{text}")
+                let mut line = String::with_capacity(64 + prefix.len() + text.len());
+                let _ = write!(line, "[{date} {hour:02}:{minute:02}:{second:02},{milliseconds:03}] {logger:<20.20} [{level:<8.8}] ");
+                line + &prefix + &text
             }
             Format::Json => self.json(reference_key, has_prefix),
         }
@@ -74,7 +78,7 @@ impl Line {
     }
 
     fn raw_prefix(&self, is_wanted: bool) -> String {
-        self.object.as_ref().filter(|_| is_wanted).map(ObjectReference::prefix).unwrap_or_default()
+        self.object.as_ref().filter(|_| is_wanted).map(|object| object.prefix()).unwrap_or_default()
     }
 
     /// Formats the line for the change log, optionally with colours. Lines that describe events and requests are cut to
@@ -164,7 +168,7 @@ mod tests {
             logger: "kopfd.objects".to_owned(),
             message: "Handler 'f' failed.".to_owned(),
             fields: Map::new(),
-            object,
+            object: object.map(Arc::new),
         }
     }
 

@@ -40,8 +40,8 @@ impl ObjectReference {
     /// Returns the prefix of log lines about the object.
     pub fn prefix(&self) -> String {
         match &self.namespace {
-            Some(namespace) => format!("[{namespace}/{}] ", self.name),
-            None => format!("[{}] ", self.name),
+            Some(namespace) => ["[", namespace, "/", &self.name, "] "].concat(),
+            None => ["[", &self.name, "] "].concat(),
         }
     }
 }

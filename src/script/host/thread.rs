@@ -422,7 +422,7 @@ fn title(binding: &Binding, subject: &Subject) -> String {
 fn about(handler: &str, code: &str, subject: &Subject) -> String {
     let object = subject.body().map(|body| format!("object {}", ObjectKey::of(&body)));
     let details: Vec<&str> = [code, object.as_deref().unwrap_or_default()].into_iter().filter(|detail| !detail.is_empty()).collect();
-    visible::one_line(&format!("{handler} ({})", details.join(", "))).into_owned()
+    visible::one_line(&[handler, " (", &details.join(", "), ")"].concat()).into_owned()
 }
 
 /// Releases the shared state that a call holds, however it ends.
