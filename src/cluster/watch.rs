@@ -172,7 +172,7 @@ impl Watcher {
             let response = self.requests.page(limit, next.as_deref()).await?;
             let page = Page::of(&response)?;
             for item in page.items.into_iter().flatten() {
-                self.deliver(EventKind::Listed, item.get(), sink).await;
+                self.deliver(EventKind::Listed, item.get(), PartialMetadata::of(item.get()), sink).await;
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -187,7 +187,8 @@ impl Watcher {
     async fn report_vanished(&mut self, sink: &mut impl Sink) {
         for identity in self.known.end_listing() {
             let object = identified(&identity, &self.requests.resource);
-            self.deliver(EventKind::Deleted, &object.to_string(), sink).await;
+            let text = object.to_string();
+            self.deliver(EventKind::Deleted, &text, PartialMetadata::of(&text), sink).await;
         }
     }
 
@@ -331,7 +332,7 @@ impl Watcher {
     /// A stream may end without the end of its last line, or in the middle of it.
     async fn take_rest(&mut self, lines: &Lines, count: usize, version: &mut String, sink: &mut impl Sink) -> (usize, End) {
         let rest = lines.rest();
-        if serde_json::from_slice::<Line<'_>>(rest).is_err() {
+        if !std::str::from_utf8(rest).is_ok_and(|rest| Line::of(rest).is_ok()) {
             return (count, End::Closed);
         }
         match self.take(rest, version, sink).await {
@@ -346,18 +347,18 @@ impl Watcher {
         }
         let failed = |error: serde_json::Error| End::Failed(payload(error));
         let line = std::str::from_utf8(line).map_err(|error| End::Failed(payload(error)))?;
-        let Line { kind, object } = serde_json::from_str(line).map_err(failed)?;
+        let Line { kind, object, head } = Line::of(line).map_err(failed)?;
         let event_kind = match &*kind {
             "ADDED" => EventKind::Added,
             "MODIFIED" => EventKind::Modified,
             "DELETED" => EventKind::Deleted,
             "BOOKMARK" => {
-                let head = PartialMetadata::of(object.get()).map_err(failed)?;
+                let head = head.map_err(failed)?;
                 let marked = head.resource_version().unwrap_or_default();
                 return self.move_to(marked, version);
             }
             "ERROR" => {
-                let error = Error::of_status_object(object.get());
+                let error = Error::of_status_object(object);
                 return Err(if error.is_lost_version() { End::Lost } else { End::Failed(error) });
             }
             _ => {
@@ -365,7 +366,7 @@ impl Watcher {
                 return Ok(());
             }
         };
-        if let Some(reached) = self.deliver(event_kind, object.get(), sink).await {
+        if let Some(reached) = self.deliver(event_kind, object, head, sink).await {
             version.clear();
             version.push_str(&reached);
         }
@@ -387,8 +388,14 @@ impl Watcher {
 
     /// Passes an object to the sink and returns its version. An object that cannot be read is reported and skipped, so that it does not
     /// block the others.
-    async fn deliver<'a>(&mut self, event_kind: EventKind, text: &'a str, sink: &mut impl Sink) -> Option<Text<'a>> {
-        let mut head = match PartialMetadata::of(text) {
+    async fn deliver<'a>(
+        &mut self,
+        event_kind: EventKind,
+        text: &'a str,
+        head: serde_json::Result<PartialMetadata<'a>>,
+        sink: &mut impl Sink,
+    ) -> Option<Text<'a>> {
+        let mut head = match head {
             Ok(head) => head,
             Err(error) => {
                 error!(resource = %self.requests.resource, path = self.requests.path, %error, "Ignoring an object whose metadata cannot be read.");
