@@ -36,6 +36,8 @@ impl Engine {
 
     /// Starts the engine for the kind `things` of a group.
     pub(crate) fn start(self, cluster: &Cluster, group: &str, directory: &Path) -> Program {
+        // kopfd watches its directory, where users have no logs.
+        let log = directory.join(format!("{group}.log"));
         let directory = directory.join(group);
         fs::create_dir_all(&directory).expect("the directory of an operator can be made");
         let mut command = match self {
@@ -44,7 +46,7 @@ impl Engine {
             Self::Other => kopfd(Path::new(&std::env::var_os(OTHER).unwrap_or_default()), cluster, group, &directory, ""),
             Self::Kopf => kopf(cluster, group, &directory),
         };
-        Program::start(&mut command, &directory.join("log"))
+        Program::start(&mut command, &log)
     }
 }
 
