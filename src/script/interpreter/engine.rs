@@ -202,6 +202,11 @@ pub(crate) fn is_freed(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic()) && !RESERVED.contains(&word)
 }
 
+/// Tells whether a word is a part of the language, and no name at all.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    Token::lookup_symbol_from_syntax(word).is_some()
+}
+
 /// Functions can use the constants of their file; Rhai itself would require `global::NAME`.
 ///
 /// Arguments that are handles are read as copies, which is cheap. Otherwise a closure that uses one would share the variable, and
