@@ -316,7 +316,10 @@ fn explain(error: &ParseErrorType, word: &str) -> (String, Option<String>) {
         // Names of functions are read before reserved words become names.
         ParseErrorType::FnMissingName if engine::is_freed(word) => (
             format!("`{word}` is a reserved word of Rhai, and cannot be the name of a function"),
-            Some(if engine::is_keyword(word) { "choose another name" } else { "choose another name: it can only be the name of a variable" }.to_owned()),
+            Some(
+                if engine::is_keyword(word) { "choose another name" } else { "choose another name: it can only be the name of a variable" }
+                    .to_owned(),
+            ),
         ),
         ParseErrorType::Reserved(word) if word.starts_with(|c: char| c.is_alphabetic()) => {
             (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned()))
