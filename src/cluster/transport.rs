@@ -369,3 +369,38 @@ fn refused(link: &(dyn std::error::Error + 'static)) -> Option<String> {
     let refused = link.downcast_ref::<Refused>().or_else(|| inner?.downcast_ref::<Refused>());
     refused.map(ToString::to_string)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(server: &'static str, path: &'static str) -> String {
+        let server = ServerAddress::of(&Uri::from_static(server)).unwrap();
+        server.join(&Uri::from_static(path)).unwrap().to_string()
+    }
+
+    #[test]
+    fn requests_begin_at_the_address_of_the_server() {
+        assert_eq!(joined("https://one:6443", "/api/v1/pods?limit=1"), "https://one:6443/api/v1/pods?limit=1");
+        assert_eq!(joined("http://[::1]/", "/api"), "http://[::1]/api");
+        assert_eq!(joined("https://proxy/k8s/clusters/one/", "/api?a=b"), "https://proxy/k8s/clusters/one/api?a=b");
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_an_error() {
+        let error = ServerAddress::of(&Uri::from_static("one:6443")).err().unwrap();
+        let text = "the address of the server, one:6443, does not begin with https:// or http://";
+        assert!(error.to_string().contains(text), "{error}");
+    }
+
+    #[test]
+    fn fixed_headers_are_those_of_the_credentials() {
+        let mut config = kube::Config::new(Uri::from_static("https://one"));
+        config.auth_info.token = Some("abc".to_owned().into());
+        config.auth_info.impersonate_groups = Some(vec!["a".to_owned(), "b".to_owned()]);
+        let headers = fixed_headers(&config, config.auth_layer().unwrap()).unwrap();
+        assert_eq!(headers["authorization"], "Bearer abc");
+        assert!(headers["authorization"].is_sensitive());
+        assert_eq!(headers.get_all("impersonate-group").iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+}
