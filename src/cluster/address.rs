@@ -1,10 +1,31 @@
 //! Paths and queries of the API for resources, objects and subresources.
 
-use std::fmt::Write;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use url::form_urlencoded;
 
 use crate::object::Resource;
 
 use super::error::AddressError;
+
+/// What is escaped in a segment of a path. Names may come from scripts, so these are all characters that could end it.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
 
 /// Returns the path of all objects of a resource, in one namespace or in all.
 ///
@@ -57,14 +78,10 @@ pub fn version(group: &str, version: &str) -> String {
 
 /// Returns a form-encoded query with its question mark; empty without parameters.
 pub fn query(parameters: &[(&str, &str)]) -> String {
-    let mut query = String::new();
-    for (key, value) in parameters {
-        query.push(if query.is_empty() { '?' } else { '&' });
-        encode(&mut query, key, "-._*", Some('+'));
-        query.push('=');
-        encode(&mut query, value, "-._*", Some('+'));
+    if parameters.is_empty() {
+        return String::new();
     }
-    query
+    form_urlencoded::Serializer::for_suffix("?".to_owned(), 1).extend_pairs(parameters).finish()
 }
 
 /// Returns the verb and the resource of a request for metrics; the resource has no name of an object.
@@ -101,31 +118,9 @@ pub(super) fn classify(method: &http::Method, path: &str) -> (&'static str, Stri
     (verb, resource)
 }
 
-/// Names may come from scripts, so every character that could end the path segment is escaped.
 fn push(path: &mut String, segment: &str) {
     path.push('/');
-    encode(path, segment, "-._~!$&'()*+,;=:@", None);
-}
-
-fn encode(to: &mut String, text: &str, kept: &str, space: Option<char>) {
-    let is_encoded = |byte: u8| !byte.is_ascii_alphanumeric() && !kept.as_bytes().contains(&byte);
-    let mut rest = text;
-    while let Some(at) = rest.bytes().position(is_encoded) {
-        let (plain, encoded) = rest.split_at(at);
-        to.push_str(plain);
-        let mut characters = encoded.chars();
-        match (characters.next(), space) {
-            (Some(' '), Some(space)) => to.push(space),
-            (Some(c), _) => {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    write!(to, "%{byte:02X}").expect("a string takes everything");
-                }
-            }
-            (None, _) => {}
-        }
-        rest = characters.as_str();
-    }
-    to.push_str(rest);
+    path.extend(utf8_percent_encode(segment, ESCAPED));
 }
 
 #[cfg(test)]
