@@ -117,11 +117,10 @@ fn line(engine: Engine, task: Task, figures: &Figures) -> Vec<String> {
 
 fn play(cluster: &Cluster, engine: Engine, task: Task, objects: usize, directory: &Path) -> Figures {
     let group = format!("{}-{}-{objects}.background.kopfd.dev", engine.title(), task.title());
-    let directory = directory.join(&group);
+    let (log, directory) = (directory.join(format!("{group}.log")), directory.join(&group));
     fs::create_dir_all(&directory).expect("the directory of an operator can be made");
     let load = Load::new(cluster.client(), &group);
     load.make("thing", objects, Pace::Burst, 0);
-    let log = directory.join("log");
     let start = || {
         let began = Instant::now();
         let mut command = match engine {

@@ -33,10 +33,9 @@ struct Resident {
 pub(crate) fn measure(cluster: &Cluster, directory: &Path, ratios: &mut Ratios) {
     let group = "idle.bench.kopfd.dev";
     let load = Load::new(cluster.client(), group);
-    let directory = directory.join(group);
+    let (log, directory) = (directory.join("idle.log"), directory.join(group));
     fs::create_dir_all(&directory).expect("the directory of an operator can be made");
-    let start =
-        |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &directory.join("log"));
+    let start = |options: &str| Program::start(&mut kopfd(&cluster.tools().kopfd, cluster, group, &directory, options), &log);
     let rested = |program: &Program| {
         sleep(REST);
         program.resident()
