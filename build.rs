@@ -7,7 +7,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The functions that operators execute, those that every object needs first; `release/order-functions` writes it.
+/// The list of functions that operators execute, in the order of the binary; `release/order-functions` writes it.
 const FUNCTIONS: &str = "release/functions.txt";
 
 /// The only target whose default linker is LLD. Other linkers do not know the options.

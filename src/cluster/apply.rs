@@ -26,8 +26,8 @@ const NEVER: &str = "~which~never~arrives";
 
 /// Sends patches: the client, or a scripted server in tests.
 pub trait Requests: Sync {
-    /// Sends a patch and returns the changed object: at least the fields that `wanted` has and those that determine the version to wait for,
-    /// or the whole object without it.
+    /// Sends a patch and returns the changed object: at least the fields of `wanted` and the metadata that determine the version to wait for;
+    /// without `wanted`, the whole object.
     fn patch(
         &self,
         path: &str,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Deserialize as _;
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -54,12 +56,8 @@ impl<'de> Visitor<'de> for Picker<'_> {
         Ok(Value::Object(picked))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = items.next_element()? {
-            all.push(item);
-        }
-        Ok(Value::Array(all))
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(items))
     }
 
     fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {

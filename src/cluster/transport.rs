@@ -252,7 +252,7 @@ fn fixed_headers(config: &kube::Config, authorization: Option<AuthLayer>) -> Res
     let layers = ServiceBuilder::new().option_layer(authorization).layer(config.extra_headers_layer().map_err(setup)?);
     let recorder = layers.service_fn(async |request: Request<Empty<Bytes>>| {
         let mut recorded = Response::new(());
-        recorded.headers_mut().extend(request.into_parts().0.headers);
+        *recorded.headers_mut() = request.into_parts().0.headers;
         Ok::<_, BoxError>(recorded)
     });
     let recorded = recorder.oneshot(Request::default()).now_or_never().expect("fixed headers are added at once");

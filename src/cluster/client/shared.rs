@@ -60,16 +60,16 @@ impl Shared {
         let began = Instant::now();
         let done = work.await;
         let (verb, resource) = address::classify(&request.method, &request.path);
-        let status = match &done {
-            Ok(answer) => Ok(status_of(answer)),
-            Err(Error::Status { status, .. }) => Ok(*status),
+        let status = |status| StatusCode::from_u16(status).map_err(|_| "other");
+        let outcome = match &done {
+            Ok(answer) => status(status_of(answer)),
+            Err(Error::Status { status: found, .. }) => status(*found),
             Err(Error::Connect(_)) => Err("connect"),
             Err(Error::Connection(_)) => Err("connection"),
             Err(Error::Timeout(_)) => Err("timeout"),
             Err(_) => Err("other"),
         };
-        let status = status.map(|status| StatusCode::from_u16(status).unwrap_or_default());
-        let code = status.as_ref().map_or_else(|word| *word, StatusCode::as_str);
+        let code = outcome.as_ref().map_or_else(|word| *word, StatusCode::as_str);
         metrics.request(verb, &resource, code, began.elapsed());
         done
     }
