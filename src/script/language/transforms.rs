@@ -68,7 +68,7 @@ impl TransformCall {
         let run = move || {
             let ended = self.closure.run(&engine, &context, vec![convert::to_dynamic(&body)]);
             ended.map_err(|error| {
-                let source = self.closure.global.source().unwrap_or_default();
+                let source = self.closure.function.global.source().unwrap_or_default();
                 trace::describe(error, "a transformation", source, &std::collections::BTreeMap::new()).text
             })
         };

@@ -1,5 +1,6 @@
 //! Compiled code that can be called: a function of a file, a body or an expression of the manifest, or a closure.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use rhai::{
@@ -18,12 +19,14 @@ pub(crate) struct Function {
     body: Expr,
     /// The state after the top level of its file: constants, imports, functions.
     pub global: Rc<GlobalRuntimeState>,
+    /// The native functions that its earlier runs have found by name and types. A running call has taken them.
+    found: RefCell<Caches>,
 }
 
 impl Function {
     /// Returns a function that runs these statements.
     pub(crate) fn new(title: String, params: Vec<ImmutableString>, body: StmtBlock, global: Rc<GlobalRuntimeState>) -> Self {
-        Self { title, params, body: Expr::Stmt(Box::new(body)), global }
+        Self { title, params, body: Expr::Stmt(Box::new(body)), global, found: RefCell::default() }
     }
 
     /// Returns the function that a script has defined.
@@ -38,7 +41,27 @@ impl Function {
     /// # Errors
     /// Errors of the script.
     pub(crate) fn run(&self, engine: &Engine, context: &Context, values: Vec<Dynamic>) -> Result<Ended, Box<EvalAltResult>> {
-        self.run_within(&self.global, 0, engine, context, values)
+        self.run_at(0, engine, context, values)
+    }
+
+    /// Runs it at a level of nested calls.
+    ///
+    /// # Errors
+    /// Errors of the script.
+    pub(crate) fn run_at(
+        &self,
+        level: usize,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
+        let mut caches = self.found.take();
+        let ended = self.evaluate(((*self.global).clone(), &mut caches), level, engine, context, values);
+        if ended.is_ok() {
+            // After an error, they could be those of an inner block with other imports.
+            self.found.replace(caches);
+        }
+        ended
     }
 
     /// Runs it with another state than that of its file, at a level of nested calls.
@@ -53,15 +76,24 @@ impl Function {
         context: &Context,
         values: Vec<Dynamic>,
     ) -> Result<Ended, Box<EvalAltResult>> {
-        let mut global = global.clone();
+        self.evaluate((global.clone(), &mut Caches::new()), level, engine, context, values)
+    }
+
+    fn evaluate(
+        &self,
+        (mut global, caches): (GlobalRuntimeState, &mut Caches),
+        level: usize,
+        engine: &Engine,
+        context: &Context,
+        values: Vec<Dynamic>,
+    ) -> Result<Ended, Box<EvalAltResult>> {
         global.tag = context.tag();
         global.level = level;
         let mut scope = Scope::with_capacity(self.params.len() + 8);
         for (param, value) in self.params.iter().zip(values) {
             scope.push_dynamic(param.as_str(), value);
         }
-        let mut caches = Caches::new();
-        let mut evaluation = EvalContext::new(engine, &mut global, &mut caches, &mut scope, None);
+        let mut evaluation = EvalContext::new(engine, &mut global, caches, &mut scope, None);
         match evaluation.eval_expression_tree(&Tree::from(&self.body)) {
             Ok(value) => Ok(Ended::Completed(value)),
             Err(error) => match *error {
@@ -149,12 +181,10 @@ impl Ended {
 /// A closure or a named function, passed by a script to be called later.
 #[derive(Clone)]
 pub(crate) struct Closure {
-    /// The code.
+    /// The code, with the state where it was passed: a closure of an imported module is unknown elsewhere.
     pub function: Rc<Function>,
     /// The captured values, which are the first parameters.
     pub captured: Vec<Dynamic>,
-    /// The state where it was passed. A closure of an imported module is unknown elsewhere.
-    pub global: Rc<GlobalRuntimeState>,
 }
 
 impl Closure {
@@ -175,9 +205,8 @@ impl Closure {
         }
         let mut global = global.clone();
         global.tag = Dynamic::UNIT;
-        let global = Rc::new(global);
-        let function = Rc::new(Function::of_script(definition, Rc::clone(&global)));
-        Ok(Self { function, captured, global })
+        let function = Rc::new(Function::of_script(definition, Rc::new(global)));
+        Ok(Self { function, captured })
     }
 
     /// Returns the names of the parameters that are not captured.
@@ -205,6 +234,6 @@ impl Closure {
         values: Vec<Dynamic>,
     ) -> Result<Ended, Box<EvalAltResult>> {
         let values = self.captured.iter().cloned().chain(values).collect();
-        self.function.run_within(&self.global, level, engine, context, values)
+        self.function.run_at(level, engine, context, values)
     }
 }
