@@ -9,10 +9,10 @@ mod kinds;
 mod leading;
 mod operator;
 mod peering;
-mod request_series;
 mod requests;
 mod reviews;
 mod scripts;
+mod series;
 mod table;
 
 use std::collections::BTreeMap;

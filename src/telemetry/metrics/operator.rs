@@ -1,12 +1,9 @@
 //! The metrics of one operator: those of its handlers, and those that its scripts define.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::request_series::RequestSeries;
+use super::series::{HandlerSeries, Kept, RequestSeries, ReviewSeries};
 use super::{Change, Metrics, SeriesLabels, labels, table};
 
 /// The metrics of one operator. Cheap to clone.
@@ -14,14 +11,24 @@ use super::{Change, Metrics, SeriesLabels, labels, table};
 pub struct OperatorMetrics {
     pub(super) metrics: Metrics,
     pub(super) operator: Arc<str>,
+    pub(super) kept: Arc<KeptSeries>,
+}
+
+/// The series of an operator that are counted most often.
+#[derive(Debug, Default)]
+pub(super) struct KeptSeries {
     /// By verb, resource and outcome.
-    pub(super) requests: Arc<Mutex<HashMap<String, RequestSeries>>>,
+    pub requests: Kept<RequestSeries>,
+    /// By handler.
+    pub handlers: Kept<HandlerSeries>,
+    /// By webhook.
+    pub reviews: Kept<ReviewSeries>,
 }
 
 impl Metrics {
     /// Returns the metrics of an operator.
     pub fn operator(&self, name: &str) -> OperatorMetrics {
-        OperatorMetrics { metrics: self.clone(), operator: Arc::from(name), requests: Arc::default() }
+        OperatorMetrics { metrics: self.clone(), operator: Arc::from(name), kept: Arc::default() }
     }
 }
 
@@ -41,6 +48,9 @@ pub enum AttemptOutcome {
     /// It has failed for good.
     Failed,
 }
+
+/// The labels of the outcomes of attempts.
+const ATTEMPT_OUTCOMES: [&str; 3] = ["succeeded", "retried", "failed"];
 
 impl OperatorMetrics {
     /// Changes a series of a metric of scripts.
@@ -62,20 +72,20 @@ impl OperatorMetrics {
     /// Counts an attempt of a handler.
     pub fn attempt(&self, handler: &str, retry: u64, outcome: AttemptOutcome) {
         let families = &self.metrics.0;
-        let outcome = match outcome {
-            AttemptOutcome::Succeeded => "succeeded",
-            AttemptOutcome::Retried => "retried",
-            AttemptOutcome::Failed => "failed",
-        };
-        families.handler_calls.get_or_create(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome])).inc();
-        if retry > 0 {
-            families.handler_retries.get_or_create(&labels(table::HANDLER_RETRIES, [&self.operator, handler])).inc();
-        }
+        let (index, outcome) = (outcome as usize, ATTEMPT_OUTCOMES[outcome as usize]);
+        self.kept.handlers.count(handler, |series| {
+            let labels_of_calls = || labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]);
+            series.attempts[index].get_or_insert_with(|| families.handler_calls.get_or_create_owned(&labels_of_calls())).inc();
+            if retry > 0 {
+                let labels = || labels(table::HANDLER_RETRIES, [&*self.operator, handler]);
+                series.retries.get_or_insert_with(|| families.handler_retries.get_or_create_owned(&labels())).inc();
+            }
+        });
     }
 
     /// Returns the counted attempts of a handler: succeeded, retried, and failed ones.
     pub fn attempts(&self, handler: &str) -> [u64; 3] {
-        ["succeeded", "retried", "failed"].map(|outcome| {
+        ATTEMPT_OUTCOMES.map(|outcome| {
             let counter = self.metrics.0.handler_calls.get(&labels(table::HANDLER_CALLS, [&self.operator, handler, outcome]));
             counter.map(|counter| counter.get()).unwrap_or_default()
         })
@@ -84,7 +94,10 @@ impl OperatorMetrics {
     /// Observes the duration of a call.
     pub fn call(&self, handler: &str, duration: Duration) {
         let family = &self.metrics.0.handler_seconds;
-        family.get_or_create(&labels(table::HANDLER_SECONDS, [&self.operator, handler])).observe(duration.as_secs_f64());
+        let labels = || labels(table::HANDLER_SECONDS, [&*self.operator, handler]);
+        self.kept.handlers.count(handler, |series| {
+            series.seconds.get_or_insert_with(|| family.get_or_create_owned(&labels())).observe(duration.as_secs_f64());
+        });
     }
 
     /// Sets how many objects wait for the next attempt of a handler.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::request_series::RequestSeries;
 use super::{OperatorMetrics, labels, table};
 
 impl OperatorMetrics {
@@ -15,24 +14,20 @@ impl OperatorMetrics {
     /// Counts a request to the API server, and observes its duration. The code is the HTTP status, or a word.
     pub fn request(&self, verb: &str, resource: &str, code: &str, duration: Duration) {
         let key = [verb, " ", resource, " ", code].concat();
-        let mut requests = self.requests.lock();
-        let series = requests.entry(key).or_insert_with(|| self.series_of(verb, resource, code));
-        series.count.inc();
-        series.seconds.observe(duration.as_secs_f64());
-        if let Some(conflicts) = &series.conflicts {
-            conflicts.inc();
-        }
-    }
-
-    fn series_of(&self, verb: &str, resource: &str, code: &str) -> RequestSeries {
         let families = &self.metrics.0;
-        let seconds = labels(table::REQUEST_SECONDS, [&self.operator, verb, resource]);
-        let conflicts = (code == "409").then(|| labels(table::CONFLICTS, [&*self.operator, resource]));
-        RequestSeries {
-            count: families.requests.get_or_create_owned(&labels(table::REQUESTS, [&self.operator, verb, resource, code])),
-            seconds: families.request_seconds.get_or_create_owned(&seconds),
-            conflicts: conflicts.map(|labels| families.conflicts.get_or_create_owned(&labels)),
-        }
+        let of_requests = || labels(table::REQUESTS, [&self.operator, verb, resource, code]);
+        let of_seconds = || labels(table::REQUEST_SECONDS, [&self.operator, verb, resource]);
+        let of_conflicts = || labels(table::CONFLICTS, [&*self.operator, resource]);
+        self.kept.requests.count(&key, |series| {
+            series.count.get_or_insert_with(|| families.requests.get_or_create_owned(&of_requests())).inc();
+            series
+                .seconds
+                .get_or_insert_with(|| families.request_seconds.get_or_create_owned(&of_seconds()))
+                .observe(duration.as_secs_f64());
+            if code == "409" {
+                series.conflicts.get_or_insert_with(|| families.conflicts.get_or_create_owned(&of_conflicts())).inc();
+            }
+        });
     }
 
     /// Counts the repetition of a request.

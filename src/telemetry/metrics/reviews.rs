@@ -33,8 +33,14 @@ impl OperatorMetrics {
     /// Counts a review, and observes its duration.
     pub fn review(&self, webhook: &str, outcome: ReviewOutcome, duration: Duration) {
         let families = &self.metrics.0;
-        families.reviews.get_or_create(&labels(table::REVIEWS, [&self.operator, webhook, outcome.as_str()])).inc();
-        let seconds = labels(table::REVIEW_SECONDS, [&self.operator, webhook]);
-        families.review_seconds.get_or_create(&seconds).observe(duration.as_secs_f64());
+        let of_reviews = || labels(table::REVIEWS, [&self.operator, webhook, outcome.as_str()]);
+        let of_seconds = || labels(table::REVIEW_SECONDS, [&*self.operator, webhook]);
+        self.kept.reviews.count(webhook, |series| {
+            series.reviews[outcome as usize].get_or_insert_with(|| families.reviews.get_or_create_owned(&of_reviews())).inc();
+            series
+                .seconds
+                .get_or_insert_with(|| families.review_seconds.get_or_create_owned(&of_seconds()))
+                .observe(duration.as_secs_f64());
+        });
     }
 }
