@@ -17,3 +17,4 @@ pub mod telemetry;
 
 pub use kopfd_apiserver as apiserver;
 pub use kopfd_base::{http, kit};
+pub use kopfd_wire as wire;

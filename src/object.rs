@@ -5,6 +5,7 @@
 pub mod body;
 pub mod diff;
 pub mod hierarchy;
+pub mod late_body;
 pub mod namespace;
 pub mod patch;
 pub mod path;
@@ -17,6 +18,7 @@ pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
 
 pub use body::{Body, EventKind, ObjectKey};
 pub use diff::{Diff, Item, Op, Scope};
+pub use late_body::LateBody;
 pub use patch::{BodyFunction, Condition, Patch, Reply, Transform};
 pub use path::FieldPath;
 pub use resource::Resource;

@@ -9,11 +9,11 @@ use tracing::debug;
 
 use crate::object::equality::is_falsy;
 use crate::object::{Body, Patch, Resource, Scope, Transform, diff};
+use crate::wire;
 
 use super::address;
 use super::client::{Client, Request};
 use super::error::Error;
-use super::excerpt;
 
 /// The content type of a merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -49,7 +49,7 @@ impl Requests for Client {
         let request = Request::new(http::Method::PATCH, path).with_json(content_type, payload);
         let response = self.request(&request).await?;
         match wanted {
-            Some(wanted) => excerpt::read(&response.body, [wanted, &DETERMINING_THE_VERSION]).map_err(|error| Error::Payload(error.into())),
+            Some(wanted) => wire::excerpt(&response.body, [wanted, &DETERMINING_THE_VERSION]).map_err(|error| Error::Payload(error.into())),
             None => response.json(),
         }
     }

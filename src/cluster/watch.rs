@@ -15,7 +15,6 @@ mod once_more;
 mod requests;
 mod sink;
 mod stream;
-mod wire;
 
 use std::time::Duration;
 
@@ -25,11 +24,11 @@ use tracing::{debug, error, warn};
 
 use crate::kit::{Backoff, Stop};
 use crate::object::{EventKind, Resource};
+use crate::wire::{Line, Page, PartialMetadata, Text};
 
 use super::client::Client;
 use super::error::Error;
 use super::line::Lines;
-use super::partial_metadata::{PartialMetadata, Text};
 use super::selection::Selection;
 use super::transport::ByteStream;
 
@@ -40,9 +39,8 @@ pub use sink::{Seen, Sink, read};
 use failures::Failures;
 use known::{Known, identified};
 use once_more::{Revisits, next_touch};
-use requests::{PAGE, Requests};
+use requests::{PAGE, Requests, is_before, payload};
 use stream::{End, after, next_within};
-use wire::{Line, Page, is_before, payload};
 
 /// Pauses in milliseconds before watching again when streams end quickly and without events; one such end is normal.
 const EMPTY_PAUSES: [u64; 5] = [0, 100, 300, 1000, 2000];
@@ -170,7 +168,7 @@ impl Watcher {
         let mut next: Option<String> = None;
         loop {
             let response = self.requests.page(limit, next.as_deref()).await?;
-            let page = Page::of(&response)?;
+            let page = Page::of(&response.body).map_err(payload)?;
             for item in page.items.into_iter().flatten() {
                 self.deliver(EventKind::Listed, item.get(), PartialMetadata::of(item.get()), sink).await;
             }
@@ -303,7 +301,7 @@ impl Watcher {
         let mut next: Option<String> = None;
         loop {
             let response = self.requests.page(Some(PAGE), next.as_deref()).await?;
-            let page = Page::of(&response)?;
+            let page = Page::of(&response.body).map_err(payload)?;
             for item in page.items.into_iter().flatten() {
                 let Ok(head) = PartialMetadata::of(item.get()) else { continue };
                 if self.known.is_latest(&head) {

@@ -13,6 +13,6 @@ pub mod webhook;
 
 pub use answer::{Judged, answer};
 pub use configuration::ConfigurationKind;
-pub use request::{BadReview, ReviewedRequest};
+pub use request::{BadReview, Review, ReviewedRequest};
 pub use select::selected;
 pub use webhook::{SideEffects, Webhook};

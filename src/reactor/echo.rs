@@ -2,13 +2,11 @@
 //!
 //! API servers serialize the same value to the same text, so that unchanged parts need no parsing.
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::cluster::partial_metadata::Text;
 use crate::object::{Body, Patch};
 use crate::persistence::essence;
+use crate::wire::Members;
 
 /// Metadata that change with every write, and the annotations, which are compared individually.
 const CHANGING: [&str; 4] = ["resourceVersion", "managedFields", "generation", "annotations"];
@@ -61,56 +59,6 @@ impl Echo {
             && metadata_before.is_same_except(metadata, &CHANGING)
             && annotations_before.is_same_except(&annotations, &patched);
         Some(is_same && self.annotations.iter().all(is_patched))
-    }
-}
-
-/// The members of a JSON object as raw text.
-#[derive(Default)]
-struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
-
-impl<'a> Members<'a> {
-    fn of(text: &'a str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        self.0.iter().find(|(known, _)| **known == *key).map(|(_, value)| value.get())
-    }
-
-    /// Returns a text; `None` if it is absent or not a text.
-    fn text(&self, key: &str) -> Option<Text<'a>> {
-        serde_json::from_str(self.get(key)?).ok()
-    }
-
-    /// Returns the members of a mapping, which may be absent; `None` for other types.
-    fn members(&self, key: &str) -> Option<Self> {
-        self.get(key).map_or_else(|| Some(Self::default()), Self::of)
-    }
-
-    fn is_same_except(&self, other: &Self, excepted: &[&str]) -> bool {
-        let count = |members: &Self| members.0.iter().filter(|(key, _)| !excepted.contains(&&**key)).count();
-        let mut counted = self.0.iter().filter(|(key, _)| !excepted.contains(&&**key));
-        count(self) == count(other) && counted.all(|(key, value)| other.get(key) == Some(value.get()))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Members<'de>;
-            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                formatter.write_str("a mapping")
-            }
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut members = Vec::with_capacity(12);
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Collect)
     }
 }
 

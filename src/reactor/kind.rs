@@ -9,12 +9,13 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tracing::{Instrument as _, Span, error, warn};
 
-use crate::cluster::{self, PartialMetadata, Seen, Sink, Touch};
+use crate::cluster::{self, Seen, Sink, Touch};
 use crate::handling::Handler;
 use crate::kit::{Stop, TaskGroup};
 use crate::object::{EventKind, ObjectKey, Resource};
 use crate::telemetry::metrics::{KindMetrics, WatchGauge, WatchState};
 use crate::telemetry::object_span;
+use crate::wire::PartialMetadata;
 
 use super::activity::{ActivityMonitor, Revisits};
 use super::cycle::Served;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cluster::PartialMetadata;
 use crate::handling::breaker::{Breaker, Cycle, Effect, OWN_DELAY, Report, Threshold, Trigger, Why};
 use crate::manifest::settings;
 use crate::object::patch::{Condition, condition};
 use crate::object::{Body, EventKind, Transform};
 use crate::persistence::essence;
+use crate::wire::PartialMetadata;
 
 use super::cycle::{Ended, Notes, Served};
 use super::mailbox::Event;

@@ -103,8 +103,8 @@ impl Sink for ObservationSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::PartialMetadata;
     use crate::telemetry;
+    use crate::wire::PartialMetadata;
     use serde_json::{Value, json};
 
     /// A sink, and what it passes on.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 
-use crate::cluster::{self, PartialMetadata};
+use crate::cluster;
 use crate::handling::breaker::{Breaker, Report, Trigger};
 use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
@@ -17,6 +17,7 @@ use crate::kit::{Stop, tasks};
 use crate::manifest::settings;
 use crate::object::{Body, EventKind, Patch, Resource, Transform, secret};
 use crate::script::{Object, ObjectMemo};
+use crate::wire::PartialMetadata;
 
 use super::cycle::{self, Cycle, Ended};
 use super::echo::Echo;
@@ -361,7 +362,8 @@ impl<W: Effects> Worker<W> {
     /// Skips an object that cannot be parsed, but does not block its deletion: for that, its metadata are enough.
     async fn pass_over(&mut self, event: &Event, error: &serde_json::Error) {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
-        let body = head.to_body(&self.serving.served.resource);
+        let resource = &self.serving.served.resource;
+        let body = Body::from(head.to_object(&resource.api_version(), &resource.kind));
         self.serving.indexing().world.unindex(&self.uid);
         event.unblock();
         if event.event_kind == EventKind::Deleted {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kopfd::cluster::{Error, PartialMetadata, Seen, Sink as _};
+use kopfd::cluster::{Error, Seen, Sink as _};
 use kopfd::kit::Stop;
 use kopfd::object::EventKind;
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, WorkerSettings};
+use kopfd::wire::PartialMetadata;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

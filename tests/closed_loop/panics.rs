@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kopfd::cluster::{Applied, PartialMetadata, Seen, Sink as _};
+use kopfd::cluster::{Applied, Seen, Sink as _};
 use kopfd::engines::{
     Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts,
 };
@@ -18,6 +18,7 @@ use kopfd::object::{Body, EventKind, Patch, Resource};
 use kopfd::reactor::kind::{Kind, KindSink};
 use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
 use kopfd::script::{Call, Evaluation, OperatorMemo, Returned, Subject};
+use kopfd::wire::PartialMetadata;
 use serde_json::{Value, json};
 
 use crate::world::scripted::ScriptedWorld;

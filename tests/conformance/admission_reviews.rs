@@ -18,7 +18,7 @@ use kopfd::handling::admission::{SideEffects, Webhook};
 use kopfd::handling::{Handler, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop};
 use kopfd::manifest;
-use kopfd::object::{Body, Resource, diff};
+use kopfd::object::{Body, LateBody, Resource, diff};
 use kopfd::script::{Call, Evaluation, Returned, Subject};
 use kopfd::telemetry::Metrics;
 use parking_lot::Mutex;
@@ -106,8 +106,9 @@ fn verdict(effect: &Value) -> Verdict {
 /// Returns the arguments that a call gets, in the form of the vectors.
 fn arguments(spec: &Value, handler: &Handler, call: &Call) -> Value {
     let Subject::Review { object, old, new, request } = &call.subject else { panic!("{:?} is no review", call.subject) };
-    let side = |body: &Option<Body>| body.as_ref().map_or(Value::Null, |body| (**body).clone());
-    let difference = diff::diff(&side(old), &side(new), diff::Scope::Full);
+    let side = |body: Option<&Body>| body.map_or(Value::Null, |body| (**body).clone());
+    let before = old.as_ref().and_then(LateBody::get);
+    let difference = diff::diff(&side(before), &side(new.as_ref()), diff::Scope::Full);
     json!({
         "id": handler.id,
         "operation": request.operation,

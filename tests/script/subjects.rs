@@ -69,7 +69,8 @@ fn subject(world: &World, kind: BindingKind) -> Subject {
             Subject::Background { resource, live, memo, stopped }
         }
         BindingKind::Validate | BindingKind::Mutate => {
-            let (old, new) = (Some(json!({"spec": {"size": 1}}).into()), Some(object.body.clone()));
+            let old = Body::from(json!({"spec": {"size": 1}}));
+            let (old, new) = (Some(old.into()), Some(object.body.clone()));
             Subject::Review { object, old, new, request: request("UPDATE") }
         }
         BindingKind::Convert => Subject::Conversion { resource: object.resource, body: object.body, version: "example.com/v2".into() },

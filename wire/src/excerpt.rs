@@ -5,15 +5,25 @@ use std::fmt;
 use serde::Deserialize as _;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::de::Read;
 use serde_json::{Map, Value};
 
 /// Returns the fields of an object that one of two mappings has, too; their values do not matter, except for further mappings.
 ///
 /// # Errors
 /// If the text is not JSON.
-pub(super) fn read(text: &[u8], wanted: [&Map<String, Value>; 2]) -> serde_json::Result<Value> {
-    let mut text = serde_json::Deserializer::from_slice(text);
-    let picked = text.deserialize_any(Picker { wanted: wanted.map(Some) })?;
+pub fn excerpt(text: &[u8], wanted: [&Map<String, Value>; 2]) -> serde_json::Result<Value> {
+    let picker = Picker { wanted: wanted.map(Some) };
+    match std::str::from_utf8(text) {
+        // Checked as a whole, its parts need not be checked.
+        Ok(text) => pick(serde_json::Deserializer::from_str(text), picker),
+        // The error tells the place.
+        Err(_) => pick(serde_json::Deserializer::from_slice(text), picker),
+    }
+}
+
+fn pick<'t, T: Read<'t>>(mut text: serde_json::Deserializer<T>, picker: Picker<'_>) -> serde_json::Result<Value> {
+    let picked = picker.deserialize(&mut text)?;
     text.end()?;
     Ok(picked)
 }
@@ -120,45 +130,46 @@ mod tests {
 
     const OBJECT: &str = r#"{"kind":"Pod","metadata":{"name":"p","labels":{"a":"1","b":"2"},"managedFields":[{"k":1}]},"spec":[1,2]}"#;
 
-    fn excerpt(text: &str, wanted: &Value) -> Value {
-        read(text.as_bytes(), [wanted.as_object().unwrap(), &Map::new()]).unwrap()
+    fn picked(text: &str, wanted: &Value) -> Value {
+        excerpt(text.as_bytes(), [wanted.as_object().unwrap(), &Map::new()]).unwrap()
     }
 
     #[test]
     fn only_selected_fields_are_parsed() {
         let wanted = json!({"metadata": {"labels": {"b": null, "c": null}, "uid": null}, "status": {}});
-        assert_eq!(excerpt(OBJECT, &wanted), json!({"metadata": {"labels": {"b": "2"}}}));
-        assert_eq!(excerpt(r#"{"a\n":1,"b":2}"#, &json!({"b": 0, "a\n": 0})), json!({"a\n": 1, "b": 2}));
+        assert_eq!(picked(OBJECT, &wanted), json!({"metadata": {"labels": {"b": "2"}}}));
+        assert_eq!(picked(r#"{"a\n":1,"b":2}"#, &json!({"b": 0, "a\n": 0})), json!({"a\n": 1, "b": 2}));
     }
 
     #[test]
     fn fields_of_both_mappings_are_parsed() {
-        let picked = |one: &Value, other: &Value| read(OBJECT.as_bytes(), [one.as_object().unwrap(), other.as_object().unwrap()]).unwrap();
+        let both_of =
+            |one: &Value, other: &Value| excerpt(OBJECT.as_bytes(), [one.as_object().unwrap(), other.as_object().unwrap()]).unwrap();
         let (labels, name) = (json!({"metadata": {"labels": {"a": null}}}), json!({"metadata": {"name": null, "labels": {"b": null}}}));
         let both = json!({"metadata": {"name": "p", "labels": {"a": "1", "b": "2"}}});
-        assert_eq!([picked(&labels, &name), picked(&name, &labels)], [both.clone(), both]);
+        assert_eq!([both_of(&labels, &name), both_of(&name, &labels)], [both.clone(), both]);
         let whole = serde_json::from_str::<Value>(OBJECT).unwrap()["metadata"].clone();
-        assert_eq!(picked(&labels, &json!({"metadata": 1})), json!({"metadata": whole}));
+        assert_eq!(both_of(&labels, &json!({"metadata": 1})), json!({"metadata": whole}));
     }
 
     #[test]
     fn fields_of_another_shape_are_parsed_as_a_whole() {
-        assert_eq!(excerpt(OBJECT, &json!({"spec": {"a": 1}, "kind": {}})), json!({"spec": [1, 2], "kind": "Pod"}));
+        assert_eq!(picked(OBJECT, &json!({"spec": {"a": 1}, "kind": {}})), json!({"spec": [1, 2], "kind": "Pod"}));
         let other = r#"{"a":true,"b":-1,"c":18446744073709551615,"d":1.5,"e":"x\n","f":null,"g":[{"h":1}]}"#;
         let wanted = json!({"a": {}, "b": {}, "c": {}, "d": {}, "e": {}, "f": {}, "g": {}});
-        assert_eq!(excerpt(other, &wanted), serde_json::from_str::<Value>(other).unwrap());
+        assert_eq!(picked(other, &wanted), serde_json::from_str::<Value>(other).unwrap());
     }
 
     #[test]
     fn parts_that_are_not_wanted_may_be_nested_as_deeply_as_they_like() {
         let deep = format!(r#"{{"metadata":{{"name":"p"}},"spec":{}1{}}}"#, r#"{"a":"#.repeat(1_000), "}".repeat(1_000));
-        assert_eq!(excerpt(&deep, &json!({"metadata": {"name": null}})), json!({"metadata": {"name": "p"}}));
+        assert_eq!(picked(&deep, &json!({"metadata": {"name": null}})), json!({"metadata": {"name": "p"}}));
     }
 
     #[test]
     fn invalid_json_is_an_error() {
         for text in [&b"{"[..], b"\xff", b"{} {}", b"", br#"{"a":}"#] {
-            assert!(read(text, [&Map::new(), &Map::new()]).is_err(), "{text:?}");
+            assert!(excerpt(text, [&Map::new(), &Map::new()]).is_err(), "{text:?}");
         }
     }
 }

@@ -1,20 +1,21 @@
-//! The wire format of lists and watches, as far as a watcher reads it.
+//! The lines of watches.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::super::client::Response;
-use super::super::error::Error;
-use super::super::partial_metadata::{PartialMetadata, Text};
+use crate::partial_metadata::PartialMetadata;
+use crate::text::Text;
 
 /// One line of a watch.
-pub(super) struct Line<'a> {
-    pub(super) kind: Text<'a>,
-    pub(super) object: &'a str,
+pub struct Line<'a> {
+    /// The type of the event.
+    pub kind: Text<'a>,
+    /// The object as JSON.
+    pub object: &'a str,
     /// What the object says of itself.
-    pub(super) head: serde_json::Result<PartialMetadata<'a>>,
+    pub head: serde_json::Result<PartialMetadata<'a>>,
 }
 
 impl<'a> Line<'a> {
@@ -22,7 +23,7 @@ impl<'a> Line<'a> {
     ///
     /// # Errors
     /// If it is not JSON, or not that of a watch.
-    pub(super) fn of(line: &'a str) -> serde_json::Result<Self> {
+    pub fn of(line: &'a str) -> serde_json::Result<Self> {
         // Servers write the type first, and nothing after the object: its text need not be looked for.
         if let Some((kind, object)) = split(line)
             && let Ok(head) = PartialMetadata::of(object)
@@ -48,45 +49,6 @@ struct Members<'a> {
     kind: Text<'a>,
     #[serde(borrow)]
     object: &'a RawValue,
-}
-
-/// One page of a list. Servers written in Go send null for an empty list.
-#[derive(Deserialize)]
-pub(super) struct Page<'a> {
-    #[serde(default)]
-    pub(super) metadata: PageMetadata,
-    #[serde(borrow, default)]
-    pub(super) items: Option<Vec<&'a RawValue>>,
-}
-
-impl<'a> Page<'a> {
-    /// Reads the body of an answer.
-    pub(super) fn of(response: &'a Response) -> Result<Self, Error> {
-        serde_json::from_slice(&response.body).map_err(payload)
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PageMetadata {
-    #[serde(default)]
-    pub(super) resource_version: Option<String>,
-    /// The continue token of the next page; missing or empty on the last one.
-    #[serde(default, rename = "continue")]
-    pub(super) next: Option<String>,
-}
-
-/// Compares versions that are numbers, as on all known API servers.
-pub(super) fn is_before(version: &str, other: &str) -> bool {
-    match (version.parse::<u64>(), other.parse::<u64>()) {
-        (Ok(version), Ok(other)) => version < other,
-        _ => false,
-    }
-}
-
-/// Returns the error of an answer that cannot be read.
-pub(super) fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::Payload(Box::new(error))
 }
 
 #[cfg(test)]

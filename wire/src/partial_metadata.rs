@@ -1,18 +1,12 @@
 //! The metadata of an object, borrowed from the text, so that most events are dropped without parsing the rest.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::object::{Body, Resource};
-
-/// A text that is borrowed unless it has escapes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text<'a>(pub Cow<'a, str>);
+use crate::text::Text;
 
 /// The kind and metadata of an object.
 #[derive(Debug, Default, serde::Deserialize)]
@@ -73,7 +67,7 @@ impl<'a> PartialMetadata<'a> {
     }
 
     /// Returns an object with only these metadata, for objects that cannot be parsed beyond them.
-    pub fn to_body(&self, resource: &Resource) -> Body {
+    pub fn to_object(&self, api_version: &str, kind: &str) -> Value {
         let texts = |pairs: Vec<(Text<'_>, Text<'_>)>| -> Value {
             pairs.into_iter().map(|(key, value)| ((*key).to_owned(), Value::from(&*value))).collect::<Map<_, _>>().into()
         };
@@ -92,7 +86,7 @@ impl<'a> PartialMetadata<'a> {
             ("annotations", metadata.annotations.map(|annotations| texts(pairs(annotations)))),
         ];
         let metadata: Map<String, Value> = parts.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
-        Body::from(json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata}))
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
     }
 
     /// Returns the name, or an empty text.
@@ -146,39 +140,6 @@ impl<'a> PartialMetadata<'a> {
     }
 }
 
-impl Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Serde borrows a `Cow` only if it is the type of a field, so this type implements it.
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
-    }
-}
-
 /// Returns the value of a key in a mapping of texts. Other values count as absent.
 fn find<'a>(mapping: &'a RawValue, key: &str) -> Option<Text<'a>> {
     struct Find<'k>(&'k str);
@@ -226,6 +187,8 @@ fn text_of(value: &RawValue) -> Option<Text<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
     const OBJECT: &str = r#"{"spec":{"big":[1,2,{"a":"}"}]},"metadata":{"name":"a","namespace":"n\u0073","uid":"u","resourceVersion":"5",
@@ -243,13 +206,12 @@ mod tests {
 
     #[test]
     fn an_object_can_consist_of_metadata_only() {
-        let resource = Resource { version: "v1".to_owned(), kind: "K".to_owned(), ..Resource::default() };
-        let body = PartialMetadata::of(OBJECT).unwrap().to_body(&resource);
+        let object = PartialMetadata::of(OBJECT).unwrap().to_object("v1", "K");
         let expected = json!({"apiVersion": "v1", "kind": "K", "metadata": {
             "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 3, "finalizers": ["f", "g"],
             "labels": {"app": "x"}, "annotations": {"a/b": "say \"hi\""},
         }});
-        assert_eq!(*body, expected);
+        assert_eq!(object, expected);
     }
 
     #[test]

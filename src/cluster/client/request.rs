@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::object::secret::Values;
+use crate::wire;
 
 use super::super::address;
 use super::super::error::Error;
@@ -116,6 +117,6 @@ impl Response {
     /// # Errors
     /// If the body is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
-        serde_json::from_slice(&self.body).map_err(|error| Error::Payload(error.into()))
+        wire::parse(&self.body).map_err(|error| Error::Payload(error.into()))
     }
 }

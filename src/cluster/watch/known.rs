@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::object::{Body, ObjectKey, Resource};
-
-use super::super::partial_metadata::PartialMetadata;
+use crate::wire::PartialMetadata;
 
 /// The identities of objects. One takes about 140 bytes with usual names.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use super::super::error::Error;
 use super::super::selection::Selection;
 use super::super::settings::ConnectionSettings;
 use super::super::transport::ByteStream;
-use super::wire::{Page, is_before};
 use crate::object::Resource;
+use crate::wire::Page;
 
 /// The name of the log.
 pub(super) const LOG: &str = "kopfd::cluster::watch";
@@ -57,7 +57,7 @@ impl Requests {
     /// sending events.
     pub(super) async fn is_behind(&self, version: &str) -> Result<bool, Error> {
         let response = in_time(self.client.opening_limit(), self.page(Some("1"), None)).await?;
-        let page = Page::of(&response)?;
+        let page = Page::of(&response.body).map_err(payload)?;
         Ok(page.metadata.resource_version.is_some_and(|current| is_before(&current, version)))
     }
 
@@ -82,4 +82,17 @@ impl Requests {
         }
         self.address(&parameters)
     }
+}
+
+/// Compares versions that are numbers, as on all known API servers.
+pub(super) fn is_before(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version < other,
+        _ => false,
+    }
+}
+
+/// Returns the error of an answer that cannot be read.
+pub(super) fn payload(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::Payload(Box::new(error))
 }

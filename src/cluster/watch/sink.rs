@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::object::{Body, EventKind, Resource};
+use crate::wire::{self, PartialMetadata};
 
 use super::super::error::Error;
-use super::super::partial_metadata::PartialMetadata;
 
 /// Receives the events of a watcher. While a method waits, nothing more is read from the server.
 pub trait Sink: Send {
@@ -55,7 +55,7 @@ impl Seen<'_> {
 /// # Errors
 /// If the text is not JSON.
 pub fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
-    let mut value: Value = serde_json::from_str(text)?;
+    let mut value = wire::parse_text(text)?;
     if let Some(object) = value.as_object_mut() {
         object.entry("kind").or_insert_with(|| Value::String(resource.kind.clone()));
         object.entry("apiVersion").or_insert_with(|| Value::String(resource.api_version()));

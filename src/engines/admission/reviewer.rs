@@ -22,13 +22,13 @@ use crate::engines::error::Error;
 use crate::engines::events::{EngineEvent, EventStream};
 use crate::engines::settling::settled;
 use crate::handling::admission::request::CREATE;
-use crate::handling::admission::{self, BadReview, Judged, ReviewedRequest, Webhook, merge};
+use crate::handling::admission::{self, BadReview, Judged, Review, ReviewedRequest, Webhook, merge};
 use crate::handling::conversion::{is_conversion, is_converted};
 use crate::handling::{Handler, Message, Verdict, attempt};
 use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop, errors};
-use crate::object::secret::Values;
-use crate::object::{Body, ObjectKey, Patch, Resource};
+use crate::object::secret::{self, Values};
+use crate::object::{Body, LateBody, ObjectKey, Patch, Resource};
 use crate::script::interface::subject::ReviewRequest;
 use crate::script::{Call, Object, ObjectMemo, Subject};
 use crate::telemetry::metrics::ReviewOutcome;
@@ -178,10 +178,11 @@ impl Reviewer {
     /// `failurePolicy` says. A defect of the engine is an error of this review only.
     ///
     /// *Cancel safety*: if the review is dropped, its running calls are ended.
-    pub async fn review(&self, id: Option<&str>, review: Value, peer: RequestPeer) -> Reviewed {
+    pub async fn review(&self, id: Option<&str>, review: impl Into<Review>, peer: RequestPeer) -> Reviewed {
+        let review: Review = review.into();
         let began = Instant::now();
         let revision = Arc::clone(&self.revision.borrow());
-        let converts = is_conversion(&review);
+        let converts = is_conversion(&review.value);
         let converter = id.filter(|_| converts).and_then(|id| revision.conversion(id));
         let known = if converts { converter.map(|handler| handler.id.as_str()) } else { id.filter(|id| revision.has(id)) };
         if (id.is_some() || converts) && known.is_none() {
@@ -189,7 +190,7 @@ impl Reviewer {
         }
         let answer = async {
             match converter {
-                Some(handler) => self.convert(&revision, handler, review).await,
+                Some(handler) => self.convert(&revision, handler, review.value).await,
                 None => self.answer(&revision, id, review, peer).await,
             }
         };
@@ -203,7 +204,7 @@ impl Reviewer {
         reviewed
     }
 
-    async fn answer(&self, revision: &ReviewRevision, id: Option<&str>, review: Value, peer: RequestPeer) -> Reviewed {
+    async fn answer(&self, revision: &ReviewRevision, id: Option<&str>, review: Review, peer: RequestPeer) -> Reviewed {
         let kinds = self.kinds.borrow().clone().unwrap_or_default();
         let request = match ReviewedRequest::read(review, &kinds) {
             Ok(request) => request,
@@ -215,7 +216,7 @@ impl Reviewer {
             reviewer: self,
             revision,
             subject: self.subject(revision, &request, key, peer),
-            values: Values::of_both(request.old.as_deref(), request.new.as_deref()),
+            values: secret_values(&request),
             span: span.clone(),
         };
         async {
@@ -273,6 +274,14 @@ impl Reviewer {
         });
         ObjectMemo { key: memo_key, origin }
     }
+}
+
+/// Returns the values of a Secret in its states before and after a request; `None` for other objects.
+fn secret_values(request: &ReviewedRequest) -> Option<Values> {
+    if !secret::is_secret(&request.body) {
+        return None;
+    }
+    Values::of_both(request.old.as_ref().and_then(LateBody::get).map(|old| &**old), request.new.as_deref())
 }
 
 /// Returns the key of the memo of an object, by its unique id.
@@ -349,6 +358,12 @@ impl ReviewRun<'_> {
     async fn operations(&self, request: &ReviewedRequest, patch: Patch) -> Result<Vec<Value>, Error> {
         if patch.is_empty() {
             return Ok(Vec::new());
+        }
+        if patch.transforms.is_empty() {
+            let before = merge::touched(&request.body, &patch.merge);
+            let mut changed = before.clone();
+            merge::apply(&mut changed, &patch.merge);
+            return Ok(apply::operations(&before, &changed));
         }
         let mut changed = (*request.body).clone();
         merge::apply(&mut changed, &patch.merge);

@@ -3,6 +3,7 @@
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -163,4 +164,23 @@ async fn a_new_revision_answers_reviews_that_begin_later() {
     });
     assert_eq!(world.review("fn", "UPDATE", &thing()).await.status, 404);
     assert!(!world.reviewer.has_webhooks());
+}
+
+/// Objects with few keys, so that changes often touch them.
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![Just(Value::Null), (0..3).prop_map(Value::from), Just(json!([1, 2])), Just(json!([{"a": 1}]))];
+    leaf.prop_recursive(4, 24, 4, |inner| proptest::collection::btree_map("[a-d]", inner, 0..4).prop_map(|fields| json!(fields)))
+}
+
+proptest! {
+    #[test]
+    fn the_changes_of_the_touched_part_are_those_of_the_whole_object(object in values(), merge in values()) {
+        let merge = merge.as_object().cloned().unwrap_or_default();
+        let changes_of = |before: Value| {
+            let mut changed = before.clone();
+            merge::apply(&mut changed, &merge);
+            apply::operations(&before, &changed)
+        };
+        prop_assert_eq!(changes_of(merge::touched(&object, &merge)), changes_of(object));
+    }
 }

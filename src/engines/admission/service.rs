@@ -16,7 +16,10 @@ use super::client_config::decoded;
 use super::peer::RequestPeer;
 use super::reviewer::{Reviewed, ReviewedBody};
 use super::reviewers::Reviewers;
+use crate::handling::admission::Review;
 use crate::http::{BodyError, BodyLimits, Connection, SharedBodyError, read_body_within};
+use crate::object::LateBody;
+use crate::wire;
 
 /// The maximum size of a review: API servers accept requests of this size.
 const MAX_BYTES: usize = 3 << 20;
@@ -93,8 +96,9 @@ impl Service {
                 return answer(&Reviewed::refused(400, format!("the review cannot be read: {error}\n")));
             }
         };
-        match serde_json::from_slice(&body) {
-            Ok(review) => {
+        match wire::Review::of(&body) {
+            Ok(wire::Review { value, old }) => {
+                let review = Review { value, old: old.map(LateBody::of) };
                 drop(body);
                 answer(&reviewer.review(Some(id), review, peer).await)
             }
@@ -105,8 +109,8 @@ impl Service {
 
 fn answer(reviewed: &Reviewed) -> Answer {
     let (content_type, body) = match &reviewed.body {
-        ReviewedBody::Review(review) => (JSON, review.to_string()),
-        ReviewedBody::Text(text) => (TEXT, text.clone()),
+        ReviewedBody::Review(review) => (JSON, wire::to_vec(review)),
+        ReviewedBody::Text(text) => (TEXT, text.clone().into_bytes()),
     };
     let mut response = Response::new(Full::from(body).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(reviewed.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -11,6 +11,21 @@ pub fn apply(object: &mut Value, merge: &Map<String, Value>) {
     }
 }
 
+/// Returns what the changes of an object depend on: the values that they touch, and the names of the others beside those, with null for their
+/// values. The changes of this part are the changes of the whole object.
+pub fn touched(object: &Value, merge: &Map<String, Value>) -> Value {
+    let Some(fields) = object.as_object() else { return object.clone() };
+    let part = |(name, value): (&String, &Value)| {
+        let part = match merge.get(name) {
+            None => Value::Null,
+            Some(Value::Object(inner)) => touched(value, inner),
+            Some(_) => value.clone(),
+        };
+        (name.clone(), part)
+    };
+    Value::Object(fields.iter().map(part).collect())
+}
+
 /// Changes a key below the parents, which need not exist.
 fn change(object: &mut Value, parents: &[&str], key: &str, value: &Value) {
     match value {
@@ -67,6 +82,26 @@ mod tests {
         assert_eq!(merged(object(), &json!({"spec": {"d": null, "x": null}, "status": null})), json!({"spec": {"a": {"b": {"c": 1}}}}));
         let empty = json!({"spec": {"a": {}}});
         assert_eq!(merged(empty.clone(), &json!({"spec": {"a": {"x": null}}})), empty, "what was empty before stays");
+    }
+
+    #[test]
+    fn untouched_values_are_left_out_of_the_touched_part() {
+        let object =
+            json!({"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"list": [1, {"b": 2}], "deep": {"a": 1, "b": {"c": 2}}}});
+        let part = |merge: &Value| touched(&object, merge.as_object().unwrap());
+        assert_eq!(part(&json!({})), json!({"metadata": null, "spec": null}));
+        assert_eq!(
+            part(&json!({"spec": {"list": [2], "new": 1}})),
+            json!({"metadata": null, "spec": {"list": [1, {"b": 2}], "deep": null}})
+        );
+        assert_eq!(
+            part(&json!({"spec": {"deep": {"b": {"c": null}}}})),
+            json!({"metadata": null, "spec": {"list": null, "deep": {"a": null, "b": {"c": 2}}}})
+        );
+        assert_eq!(
+            part(&json!({"metadata": {"name": {"x": 1}}, "spec": null})),
+            json!({"metadata": {"name": "a", "labels": null}, "spec": object["spec"].clone()})
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::object::{Body, Resource};
+use crate::object::{Body, LateBody, Resource};
 
 /// The group version of answers to reviews that name none.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -33,11 +33,26 @@ pub struct ReviewedRequest {
     /// The user, as it is.
     pub user: Value,
     /// The object before the request.
-    pub old: Option<Body>,
+    pub old: Option<LateBody>,
     /// The object after the request.
     pub new: Option<Body>,
     /// The object that webhooks are about: the new one, or the old one if there is no new one.
     pub body: Body,
+}
+
+/// A review as it has come.
+#[derive(Debug, Clone)]
+pub struct Review {
+    /// The review, without its old object if that is told here.
+    pub value: Value,
+    /// The old object.
+    pub old: Option<LateBody>,
+}
+
+impl From<Value> for Review {
+    fn from(value: Value) -> Self {
+        Self { value, old: None }
+    }
 }
 
 /// The parts of a review that its answer repeats.
@@ -84,14 +99,16 @@ impl ReviewedRequest {
     ///
     /// # Errors
     /// If the review is incomplete, or about another kind.
-    pub fn read(mut review: Value, kinds: &BTreeSet<Arc<Resource>>) -> Result<Self, BadReview> {
-        let Some(fields) = review.as_object_mut() else { return Err(BadReview::Malformed("form of an object")) };
+    pub fn read(review: Review, kinds: &BTreeSet<Arc<Resource>>) -> Result<Self, BadReview> {
+        let Review { mut value, old } = review;
+        let Some(fields) = value.as_object_mut() else { return Err(BadReview::Malformed("form of an object")) };
         let Some(Value::Object(mut request)) = fields.remove("request") else { return Err(BadReview::Malformed("`request`")) };
         let resource = resource_of(&request, kinds)?;
         let user = request.remove("userInfo").filter(|user| !user.is_null()).ok_or(BadReview::NoUser)?;
         let mut object = |key| request.remove(key).filter(|object| !object.is_null()).map(Body::from);
-        let (new, old) = (object("object"), object("oldObject"));
-        let body = new.clone().or_else(|| old.clone()).ok_or(BadReview::NoObject)?;
+        let new = object("object");
+        let old = old.or_else(|| object("oldObject").map(LateBody::from));
+        let body = new.clone().or_else(|| old.as_ref()?.get().cloned()).ok_or(BadReview::NoObject)?;
         let text = |key: &str| request.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
         Ok(Self {
             subresource: text("subResource"),
@@ -143,12 +160,12 @@ mod tests {
     }
 
     fn refusal(review: Value) -> BadReview {
-        ReviewedRequest::read(review, &kinds()).map(|_| ()).unwrap_err()
+        ReviewedRequest::read(review.into(), &kinds()).map(|_| ()).unwrap_err()
     }
 
     #[test]
     fn the_old_object_is_the_body_of_a_deletion() {
-        let read = |request: Value| ReviewedRequest::read(review(&request), &kinds()).unwrap();
+        let read = |request: Value| ReviewedRequest::read(review(&request).into(), &kinds()).unwrap();
         let update = read(json!({}));
         assert_eq!((&update.body["spec"]["x"], update.subresource.as_deref()), (&json!(2), None));
         assert_eq!(update.envelope.api_version, "admission.k8s.io/v1beta1");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::declaration::BindingKind;
 use crate::handling::{Change, Reason};
-use crate::object::{Body, EventKind, FieldPath, ObjectKey, Resource};
+use crate::object::{Body, EventKind, FieldPath, LateBody, ObjectKey, Resource};
 use crate::script::values::live_body::LiveBody;
 use crate::script::values::memo::{MemoOwner, ObjectMemo};
 use crate::script::values::stopped::Stopped;
@@ -65,7 +65,7 @@ pub enum Subject {
         /// The object of the request; on deletions, the deleted one.
         object: Object,
         /// The whole object before the request; creations have none.
-        old: Option<Body>,
+        old: Option<LateBody>,
         /// The whole object after the request; deletions have none.
         new: Option<Body>,
         /// The request.

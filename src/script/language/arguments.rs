@@ -160,7 +160,8 @@ const TABLE: [Argument; 40] = [
     }),
     seen("reason", is_change, |offer| Some(offer.subject.reason()?.as_str().into())),
     seen("old", has_change, |offer| match offer.subject {
-        Subject::Review { old, .. } => Some(whole(old.as_ref())),
+        Subject::Review { old: Some(old), .. } => Some(whole(Some(old.get()?))),
+        Subject::Review { old: None, .. } => Some(whole(None)),
         subject => Some(View::last_handled(subject.change()?)),
     }),
     seen("new", has_change, |offer| match offer.subject {
@@ -169,7 +170,8 @@ const TABLE: [Argument; 40] = [
     }),
     // Differences of whole objects are costly, and most webhooks do not need them.
     seen("diff", has_change, |offer| match offer.subject {
-        Subject::Review { old, new, .. } => Some(diff(&difference(old.as_ref(), new.as_ref()))),
+        Subject::Review { old: Some(old), new, .. } => Some(diff(&difference(Some(old.get()?), new.as_ref()))),
+        Subject::Review { old: None, new, .. } => Some(diff(&difference(None, new.as_ref()))),
         subject => Some(diff(&subject.change()?.diff)),
     }),
     seen("event", is_event, |offer| {
