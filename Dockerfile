@@ -5,7 +5,7 @@
 #   docker buildx build --platform linux/amd64,linux/arm64 --push -t registry.example.com/kopfd:0.1.0 .
 #
 # The paths, the compiler and the lock file are fixed, and nothing of the time or of the machine gets into the binary: the same sources on
-# the same base images make the same file.
+# the same base images make the same file: `release/check-image` compares two builds.
 FROM rust:1.95-trixie AS build
 # The bindings of aws-lc and mimalloc are built from C.
 RUN apt-get update \
@@ -15,12 +15,13 @@ WORKDIR /kopfd
 COPY . .
 ENV CARGO_INCREMENTAL=0 \
     SOURCE_DATE_EPOCH=0
-# Each platform has its own cache of builds.
+# Each platform has its own cache of builds. Another name stands for an empty one.
 ARG TARGETARCH
+ARG CACHE=kopfd-target
 # A static binary needs no libraries of its image. Only the binary itself gets the option: with it, the compiler could not load macros. The
 # features are those of `cargo build`, on which the names in `release/functions.txt` depend.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/kopfd/target,id=kopfd-target-${TARGETARCH} \
+    --mount=type=cache,target=/kopfd/target,id=${CACHE}-${TARGETARCH} \
     cargo rustc --release --locked --bin kopfd --features kopfd-base/default,kopfd-apiserver/default -- -C target-feature=+crt-static \
     && install -D -m 0755 target/release/kopfd /out/usr/local/bin/kopfd
 

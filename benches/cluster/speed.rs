@@ -24,6 +24,9 @@ const BURST: usize = 1_000;
 /// Time for an engine's work after the last status.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
+/// Time after a start until an engine is idle.
+const SETTLED: Duration = Duration::from_secs(5);
+
 /// Time after the last object until an engine is idle: it has closed the connections of the burst.
 const REST: Duration = Duration::from_secs(20);
 
@@ -119,7 +122,7 @@ fn play(cluster: &Cluster, engine: Engine, round: &str, directory: &Path) -> Fig
     let load = Load::new(cluster.client(), &group);
     sleep(Duration::from_secs(2));
     let program = engine.start(cluster, &group, directory);
-    sleep(Duration::from_secs(3));
+    sleep(SETTLED);
     let mut figures = Figures { idle: megabytes(program.resident()), ..Figures::default() };
     load.make("beacon", 1, Pace::Burst, 0);
     load.wait();

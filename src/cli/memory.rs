@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use libmimalloc_sys::{mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned};
 
+/// After which time of a process unused memory is first returned: a start needs more than what follows.
+const FIRST: Duration = Duration::from_secs(2);
+
 /// How often unused memory is returned. It takes a tenth of a millisecond if there is none, and a few milliseconds for 10 MB.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns unused memory regularly. Never ends.
 pub(super) async fn release_regularly() {
+    tokio::time::sleep(FIRST).await;
     loop {
-        tokio::time::sleep(INTERVAL).await;
         release();
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
