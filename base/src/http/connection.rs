@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::ServiceExt as _;
+use tower::util::BoxCloneService;
 use tracing::debug;
 
 use super::limits::{BoxError, Limits};
@@ -150,6 +152,14 @@ impl Drop for Entry {
     }
 }
 
+/// The service of a connection.
+pub(super) type ConnectionService = BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, AnswerError>>, AnswerError>;
+
+/// Why there is no answer, or the rest of one is missing.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct AnswerError(#[from] BoxError);
+
 /// A request without a complete answer.
 struct Pending {
     activity: Arc<Activity>,
@@ -178,16 +188,16 @@ impl Drop for Pending {
 }
 
 /// A body that counts as a pending request until it is dropped.
-struct PendingBody<B> {
-    body: B,
+struct PendingBody {
+    body: UnsyncBoxBody<Bytes, AnswerError>,
     _pending: Pending,
 }
 
-impl<B: Body + Unpin> Body for PendingBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
+impl Body for PendingBody {
+    type Data = Bytes;
+    type Error = AnswerError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -213,11 +223,7 @@ pub(super) struct Accepted {
 
 impl Accepted {
     /// Serves the connection until either side closes it.
-    pub(super) async fn serve<S, B>(mut self, service: S, stop: Stop)
-    where
-        S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
-    {
+    pub(super) async fn serve(mut self, service: ConnectionService, stop: Stop) {
         let entry = Arc::new(self.entry);
         let activity = Arc::clone(&entry.activity);
         // Answers are small and needed at once.

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use hyper::body::{Body, Incoming};
 use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tower::ServiceExt as _;
+use tower::util::BoxCloneService;
 use tracing::warn;
 
-use super::connection::{Accepted, Connections, FIRST_REQUEST};
+use super::connection::{Accepted, AnswerError, ConnectionService, Connections, FIRST_REQUEST};
 use super::limits::{BoxError, Limits};
 use super::tls::ServerTls;
 use crate::kit::{Stop, Tasks};
@@ -69,6 +73,17 @@ impl Listener {
         S: tower::Service<Request<Incoming>, Response = Response<B>, Error: Into<BoxError>, Future: Send> + Clone + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
     {
+        let answered = |answer: Response<B>| answer.map(|body| body.map_err(|error| AnswerError::from(error.into())).boxed_unsync());
+        let service = service.map_response(answered).map_err(|error: S::Error| AnswerError::from(error.into()));
+        self.accept(BoxCloneService::new(service), stop).await;
+    }
+
+    /// Serves clients with a service of one type: all listeners share the code of connections, which is compiled in this package.
+    fn accept(self, service: ConnectionService, stop: Stop) -> BoxFuture<'static, ()> {
+        Box::pin(self.accept_until(service, stop))
+    }
+
+    async fn accept_until(self, service: ConnectionService, stop: Stop) {
         let connections: Arc<Connections> = Arc::default();
         let mut tasks: Tasks<()> = Tasks::default();
         let limit = self.limits.connections.min(file_limit());
