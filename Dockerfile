@@ -15,13 +15,13 @@ WORKDIR /kopfd
 COPY . .
 ENV CARGO_INCREMENTAL=0 \
     SOURCE_DATE_EPOCH=0
-# Each platform has its own cache of builds. Another name stands for an empty one.
+# Each platform has its own cache of builds. Another name stands for empty caches.
 ARG TARGETARCH
-ARG CACHE=kopfd-target
+ARG CACHE=kopfd
 # A static binary needs no libraries of its image. Only the binary itself gets the option: with it, the compiler could not load macros. The
 # features are those of `cargo build`, on which the names in `release/functions.txt` depend.
-RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    --mount=type=cache,target=/kopfd/target,id=${CACHE}-${TARGETARCH} \
+RUN --mount=type=cache,target=/usr/local/cargo/registry,id=${CACHE}-registry \
+    --mount=type=cache,target=/kopfd/target,id=${CACHE}-target-${TARGETARCH} \
     cargo rustc --release --locked --bin kopfd --features kopfd-base/default,kopfd-apiserver/default -- -C target-feature=+crt-static \
     && install -D -m 0755 target/release/kopfd /out/usr/local/bin/kopfd
 
