@@ -2,6 +2,7 @@
 
 mod converter;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -359,18 +360,17 @@ impl ReviewRun<'_> {
         if patch.is_empty() {
             return Ok(Vec::new());
         }
-        if patch.transforms.is_empty() {
-            let before = merge::touched(&request.body, &patch.merge);
-            let mut changed = before.clone();
-            merge::apply(&mut changed, &patch.merge);
-            return Ok(apply::operations(&before, &changed));
-        }
-        let mut changed = (*request.body).clone();
+        // A transform may change anything.
+        let before = match &*patch.transforms {
+            [] => Cow::Owned(merge::touched(&request.body, &patch.merge)),
+            [..] => Cow::Borrowed(&*request.body),
+        };
+        let mut changed = before.clone().into_owned();
         merge::apply(&mut changed, &patch.merge);
         for transform in &patch.transforms {
             changed = apply::transformed(transform, changed).await.map_err(Error::Transform)?;
         }
-        Ok(apply::operations(&request.body, &changed))
+        Ok(apply::operations(&before, &changed))
     }
 
     fn request(&self) -> &ReviewRequest {
