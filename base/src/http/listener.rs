@@ -1,7 +1,7 @@
 //! A socket that accepts connections, up to the limits of the process, until its stop.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Incoming};
 use rustix::process::{Resource, getrlimit};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use tokio::sync::watch;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneService;
@@ -48,6 +48,33 @@ impl Listener {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
         Ok(Self { socket, address, tls, limits: Limits::default(), resets: None })
+    }
+
+    /// Opens a socket at the first of these addresses that can be used.
+    ///
+    /// # Errors
+    /// If none can be used, or there is none.
+    pub async fn bind_first(addresses: impl IntoIterator<Item = SocketAddr>, tls: Option<&ServerTls>) -> io::Result<Self> {
+        let mut failure = io::Error::other("the host has no address");
+        for address in addresses {
+            match Self::bind(address, tls.cloned()).await {
+                Ok(listener) => return Ok(listener),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Opens a socket at a host of this machine. All interfaces (`None`) are those of IPv6 and IPv4, or only those of IPv4.
+    ///
+    /// # Errors
+    /// If the host has no address that can be used.
+    pub async fn bind_host(host: Option<&str>, port: u16, tls: Option<&ServerTls>) -> io::Result<Self> {
+        let addresses: Vec<SocketAddr> = match host {
+            None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
+            Some(host) => lookup_host((host.trim_matches(['[', ']']), port)).await?.collect(),
+        };
+        Self::bind_first(addresses, tls).await
     }
 
     /// Sets the limits of clients.

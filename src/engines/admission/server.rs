@@ -1,10 +1,11 @@
-//! The HTTPS server of webhooks, on a thread of its own: reviews are read and written beside the event loop of the operators.
+//! The HTTPS server of webhooks, on the threads of the engine: with up to two processors the scripts run there too, so that a review wakes no
+//! other thread.
 //!
 //! Its certificate may be replaced at any time: new connections get the new one, and open ones continue.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::{error, info};
 
 use super::certificates::ServerCertificate;
@@ -20,7 +21,7 @@ use super::client_config::{ClientConfig, Target, url};
 use super::reviewers::Reviewers;
 use super::service::Service;
 use crate::http::{CertificateError, Clients, Limits, Listener, ServerTls};
-use crate::kit::{Stop, errors};
+use crate::kit::{Stop, Tasks, errors};
 
 /// The limits of clients: API servers keep their connections.
 const LIMITS: Limits = Limits {
@@ -30,6 +31,9 @@ const LIMITS: Limits = Limits {
     // A review that has begun is answered.
     grace: Duration::from_secs(30),
 };
+
+/// The time limit for the end of a server: its clients have their grace period.
+const CLOSING_TIMEOUT: Duration = LIMITS.grace.saturating_add(Duration::from_secs(1));
 
 /// What a server listens on and tells the API server.
 #[derive(Debug, Clone)]
@@ -131,9 +135,6 @@ pub enum ServerError {
         #[source]
         source: io::Error,
     },
-    /// The system cannot create its thread.
-    #[error("cannot start the thread of the webhooks")]
-    Thread(#[source] io::Error),
 }
 
 /// A running server.
@@ -141,7 +142,7 @@ pub struct Server {
     address: SocketAddr,
     config: watch::Receiver<ClientConfig>,
     stop: Stop,
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    tasks: Mutex<Tasks<()>>,
 }
 
 impl Server {
@@ -154,27 +155,11 @@ impl Server {
         certificates: Option<watch::Receiver<ServerCertificate>>,
         reviewers: Reviewers,
     ) -> Result<Self, ServerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServerError::Thread)?;
-        let stop = Stop::new();
-        let (started, starting) = oneshot::channel();
-        let (ending, ended) = oneshot::channel::<()>();
-        let serving = stop.clone();
-        let run = move || {
-            runtime.block_on(async move {
-                match Opened::open(options, certificates).await {
-                    Err(error) => drop(started.send(Err(error))),
-                    Ok(opened) => {
-                        drop(started.send(Ok((opened.listener.address(), opened.config.subscribe()))));
-                        opened.serve(reviewers, serving).await;
-                    }
-                }
-            });
-            drop(ending);
-        };
-        std::thread::Builder::new().name("admission".to_owned()).spawn(run).map_err(ServerError::Thread)?;
-        let gone = || ServerError::Thread(io::Error::other("the thread has ended"));
-        let (address, config) = starting.await.map_err(|_| gone())??;
-        Ok(Self { address, config, stop, ended: Mutex::new(Some(ended)) })
+        let opened = Opened::open(options, certificates).await?;
+        let (address, config, stop) = (opened.listener.address(), opened.config.subscribe(), Stop::new());
+        let mut tasks = Tasks::default();
+        tasks.spawn("server of the webhooks", opened.serve(reviewers, stop.clone()));
+        Ok(Self { address, config, stop, tasks: Mutex::new(tasks) })
     }
 
     /// Returns the address that it listens on.
@@ -190,11 +175,8 @@ impl Server {
     /// Answers the reviews that have begun, and ends.
     pub async fn close(&self) {
         self.stop.request("the operators have ended");
-        let ended = self.ended.lock().take();
-        if let Some(ended) = ended {
-            // The sender is dropped at the end.
-            drop(ended.await);
-        }
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.finish(CLOSING_TIMEOUT).await;
     }
 }
 
@@ -223,7 +205,7 @@ impl Opened {
         };
         let address = options.addr.as_deref().unwrap_or("all interfaces");
         let port = options.port.unwrap_or_default();
-        let bound = bind(options.addr.as_deref(), port, tls.as_ref().map(|(tls, _)| tls)).await;
+        let bound = Listener::bind_host(options.addr.as_deref(), port, tls.as_ref().map(|(tls, _)| tls)).await;
         let listener =
             bound.map_err(|source| ServerError::Bind { address: format!("{address}, port {port}"), source })?.with_limits(LIMITS);
         let target = options.route.target(tls.is_none(), listener.address().port(), &options.path);
@@ -273,22 +255,6 @@ async fn follow(
 fn write_authorities(file: Option<&Path>, authorities: Option<&str>) -> Result<(), ServerError> {
     let (Some(file), Some(authorities)) = (file, authorities) else { return Ok(()) };
     std::fs::write(file, authorities).map_err(|source| ServerError::Dump { file: file.display().to_string(), source })
-}
-
-/// Opens a socket at the first address of a host that can be used. All interfaces are those of IPv6 and IPv4, or only those of IPv4.
-async fn bind(host: Option<&str>, port: u16, tls: Option<&ServerTls>) -> io::Result<Listener> {
-    let addresses: Vec<SocketAddr> = match host {
-        None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
-        Some(host) => tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await?.collect(),
-    };
-    let mut failure = io::Error::other("the host has no address");
-    for address in addresses {
-        match Listener::bind(address, tls.cloned()).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
 
 #[cfg(test)]

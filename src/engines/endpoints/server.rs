@@ -76,14 +76,7 @@ impl Drop for Server {
 }
 
 async fn bind(url: &LivenessUrl) -> io::Result<Listener> {
-    let mut failure = io::Error::other("the host has no address");
-    for address in url.addresses()? {
-        match Listener::bind(address, None).await {
-            Ok(listener) => return Ok(listener.with_limits(LIMITS)),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
+    Ok(Listener::bind_first(url.addresses()?, None).await?.with_limits(LIMITS))
 }
 
 async fn serve(listener: Listener, url: LivenessUrl, endpoints: Endpoints, stop: Stop) {

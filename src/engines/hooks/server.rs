@@ -1,22 +1,22 @@
-//! Listeners of hooks alone, on threads of their own. Operators with equal settings share one.
+//! Listeners of hooks alone, on the threads of the engine. Operators with equal settings share one.
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use tracing::info;
 
 use super::answerer::Answerer;
 use super::service::Service;
 use super::{Hooks, Listed};
 use crate::http::{Certificate, CertificateError, Clients, Limits, Listener, ServerTls};
-use crate::kit::Stop;
+use crate::kit::{Stop, Tasks};
 use crate::manifest::hook_server::HookServer;
 
 /// The limits of clients: senders of events are not trusted, so slow ones are cut off soon.
@@ -27,6 +27,9 @@ const LIMITS: Limits = Limits {
     // A request that has begun is answered.
     grace: Duration::from_secs(10),
 };
+
+/// The time limit for the end of a listener: its clients have their grace period.
+const CLOSING_TIMEOUT: Duration = LIMITS.grace.saturating_add(Duration::from_secs(1));
 
 /// Why a listener cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +49,6 @@ pub enum HookServerError {
     /// The authorities of clients cannot be read.
     #[error("cannot read the authorities of clients in {0}")]
     Authorities(String, #[source] io::Error),
-    /// The system cannot create the thread.
-    #[error("cannot start the thread of the hooks")]
-    Thread(#[source] io::Error),
 }
 
 /// The listeners of a process. Cheap to clone.
@@ -112,7 +112,7 @@ impl Serving {
 pub struct Server {
     address: SocketAddr,
     stop: Stop,
-    ended: oneshot::Receiver<()>,
+    tasks: Tasks<()>,
 }
 
 impl Server {
@@ -143,36 +143,25 @@ impl Server {
         (tls, files): (Option<ServerTls>, Option<(PathBuf, PathBuf)>),
         service: Service,
     ) -> Result<Self, HookServerError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HookServerError::Thread)?;
-        let stop = Stop::new();
-        let (started, starting) = oneshot::channel();
-        let (ending, ended) = oneshot::channel::<()>();
-        let serving = stop.clone();
-        let run = move || {
-            runtime.block_on(async move {
-                match bind(addr.as_deref(), port, tls.as_ref()).await {
-                    Err(source) => {
-                        let address = format!("{}, port {port}", addr.as_deref().unwrap_or("all interfaces"));
-                        drop(started.send(Err(HookServerError::Bind { address, source })));
-                    }
-                    Ok(listener) => {
-                        drop(started.send(Ok(listener.address())));
-                        let followed = async {
-                            if let Some((tls, (chain, key))) = tls.zip(files) {
-                                tls.follow(chain, key, serving.clone()).await;
-                            }
-                        };
-                        tokio::join!(serve(listener, service, serving.clone()), followed);
-                    }
+        let bound = Listener::bind_host(addr.as_deref(), port, tls.as_ref()).await;
+        let bound = bound.map_err(|source| {
+            let address = format!("{}, port {port}", addr.as_deref().unwrap_or("all interfaces"));
+            HookServerError::Bind { address, source }
+        });
+        let listener = bound?.with_limits(LIMITS);
+        let (address, stop) = (listener.address(), Stop::new());
+        let until = stop.clone();
+        let mut tasks = Tasks::default();
+        tasks.spawn("listener of the hooks", async move {
+            let followed = async {
+                if let Some((tls, (chain, key))) = tls.zip(files) {
+                    tls.follow(chain, key, until.clone()).await;
                 }
-            });
-            drop(ending);
-        };
-        std::thread::Builder::new().name("hooks".to_owned()).spawn(run).map_err(HookServerError::Thread)?;
-        let gone = || HookServerError::Thread(io::Error::other("the thread has ended"));
-        let address = starting.await.map_err(|_| gone())??;
+            };
+            tokio::join!(serve(listener, service, until.clone()), followed);
+        });
         info!(target: "kopfd::hooks", "Hooks are answered at {address}.");
-        Ok(Self { address, stop, ended })
+        Ok(Self { address, stop, tasks })
     }
 
     /// Returns the address that it listens on.
@@ -183,8 +172,7 @@ impl Server {
     /// Answers the requests that have begun, and ends.
     pub async fn close(mut self) {
         self.stop.request("the operators have ended");
-        // The sender is dropped at the end.
-        drop((&mut self.ended).await);
+        self.tasks.finish(CLOSING_TIMEOUT).await;
     }
 }
 
@@ -213,20 +201,4 @@ fn tls(settings: &HookServer) -> Result<Option<ServerTls>, HookServerError> {
     }
     let clients = if settings.verifies_clients() { Clients::Verified(&authorities) } else { Clients::Anyone };
     Ok(Some(ServerTls::for_clients(&certificate, clients)?))
-}
-
-/// Opens a socket at the first address of a host that can be used. All interfaces are those of IPv6 and IPv4, or only those of IPv4.
-async fn bind(host: Option<&str>, port: u16, tls: Option<&ServerTls>) -> io::Result<Listener> {
-    let addresses: Vec<SocketAddr> = match host {
-        None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
-        Some(host) => tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await?.collect(),
-    };
-    let mut failure = io::Error::other("the host has no address");
-    for address in addresses {
-        match Listener::bind(address, tls.cloned()).await {
-            Ok(listener) => return Ok(listener.with_limits(LIMITS)),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
