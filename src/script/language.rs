@@ -10,6 +10,7 @@ pub(super) mod logger;
 pub(super) mod memo;
 pub(super) mod other_cluster;
 pub(super) mod patch_handle;
+pub(super) mod properties;
 pub(super) mod receivers;
 pub(super) mod settings_handle;
 pub(super) mod shared;

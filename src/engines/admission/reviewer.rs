@@ -333,7 +333,10 @@ impl ReviewRun<'_> {
     async fn call(&self, request: &ReviewedRequest, webhook: &Webhook, patch: Patch) -> Result<(Patch, Vec<String>, Verdict), Error> {
         let Reviewer { clock, stop, events, .. } = self.reviewer;
         let handler = &webhook.handler;
-        self.log(&attempt::announce(handler));
+        let is_debugged = events.wants_debugging();
+        if is_debugged {
+            self.log(&attempt::announce(handler));
+        }
         let call = Call {
             target: handler.target,
             subject: self.subject.clone(),
@@ -351,7 +354,10 @@ impl ReviewRun<'_> {
             return Err(Error::Cancelled);
         }
         running.end(&returned.verdict);
-        self.log(&admission::answer::message(handler, &returned.verdict));
+        // A success is a line for debugging only.
+        if is_debugged || !matches!(returned.verdict, Verdict::Returned(_)) {
+            self.log(&admission::answer::message(handler, &returned.verdict));
+        }
         Ok((returned.patch, returned.warnings, returned.verdict))
     }
 

@@ -25,6 +25,7 @@ impl EventSink for LogSink {
 
     fn wants_debugging(&self) -> bool {
         tracing::enabled!(target: "kopfd::objects", tracing::Level::DEBUG)
+            || tracing::enabled!(target: "kopfd::objects::steps", tracing::Level::DEBUG)
     }
 }
 

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rhai::{AST, Dynamic, Engine, EvalAltResult, FnAccess, FuncRegistration, Module, NativeCallContext, RhaiFunc, Scope, Shared};
 
+use crate::script::language::properties;
 use crate::script::runtime::context::Context;
 use crate::script::runtime::function::{self, Ended, Function};
 
@@ -14,7 +15,9 @@ use crate::script::runtime::function::{self, Ended, Function};
 /// a module are native ones, which begin with nothing remembered: otherwise a call in one file could reach a function of another one.
 pub(crate) fn module_of(engine: &Engine, file: &AST, tag: Dynamic, level: usize) -> Result<Module, Box<EvalAltResult>> {
     let mut scope = Scope::new();
-    let state = Rc::new(function::run_top_level(engine, file, tag, level, &mut scope)?);
+    let mut state = function::run_top_level(engine, file, tag, level, &mut scope)?;
+    properties::add(&mut state, file);
+    let state = Rc::new(state);
     // What is exported is marked in the scope.
     let mut module = Module::eval_ast_as_new_raw(engine, &mut scope, &mut engine.new_global_runtime_state(), &AST::empty())?;
     for (name, imported) in state.scan_imports_raw() {

@@ -15,8 +15,8 @@ use crate::kit::tasks::panic_text;
 use crate::kit::{Clock, Stop};
 use crate::script::interface::declaration::{Binding, BindingKind, Code, Expression};
 use crate::script::interface::problem::Problem;
-use crate::script::language::arguments;
 use crate::script::language::trace::{self, Origin};
+use crate::script::language::{arguments, properties};
 use crate::script::limits::Limits;
 use crate::script::outside::Outside;
 use crate::script::runtime::budget::Budget;
@@ -240,7 +240,11 @@ impl Compiling {
         let (engine, environment, file) = (Rc::clone(&self.engine), Rc::clone(&self.environment), name.to_owned());
         let run = move || {
             environment.modules.begin(&file);
-            let ran = environment.modules.file(&file).map(|ast| function::run_top_level(&engine, ast, context.tag(), 0, &mut Scope::new()));
+            let ran = environment.modules.file(&file).map(|ast| {
+                let mut global = function::run_top_level(&engine, ast, context.tag(), 0, &mut Scope::new())?;
+                properties::add(&mut global, ast);
+                Ok(global)
+            });
             environment.modules.end();
             ran
         };
@@ -340,6 +344,7 @@ impl Compiling {
         ast.set_source(source.as_str());
         let mut global = (*self.global(file)?).clone();
         global.lib.push(ast.shared_lib().clone());
+        properties::add(&mut global, &ast);
         global.source = Some(source.as_str().into());
         self.origins.insert(source, origin);
         Some(Rc::new(Function::new(id.to_owned(), params, block_of(&ast), Rc::new(global))))

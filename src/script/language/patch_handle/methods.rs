@@ -47,7 +47,7 @@ fn register_operators(engine: &mut Engine) {
 }
 
 impl PatchHandle {
-    fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
+    pub(crate) fn get(&mut self, key: ImmutableString) -> Result<Dynamic, Box<EvalAltResult>> {
         if !self.has_depth() {
             return Err(too_deep());
         }
@@ -59,7 +59,7 @@ impl PatchHandle {
         Ok(leaf.unwrap_or_else(|| Dynamic::from(child)))
     }
 
-    fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
+    pub(crate) fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let child = self.below(key);
         if let Some(written) = value.read_lock::<Self>()
             && Rc::ptr_eq(&written.patch, &self.patch)

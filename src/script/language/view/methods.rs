@@ -57,7 +57,7 @@ fn register_operators(engine: &mut Engine) {
 }
 
 impl View {
-    fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
+    pub(crate) fn set(&mut self, key: ImmutableString, value: Dynamic) -> Result<(), Box<EvalAltResult>> {
         let present = self.get(key.clone())?;
         // Null is also written as `()`: distinguishing it from an absent key would need a change, which is refused anyway.
         let is_new = matches!(self.value(), Value::Object(map) if !map.contains_key(key.as_str()));
