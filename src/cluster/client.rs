@@ -20,7 +20,7 @@ use super::config::{BuiltIn, CredentialSources, Options};
 use super::error::{Error, LoginError};
 use super::fence::{Fence, Fenced, InFlight, is_write};
 use super::settings::{ConnectionSettings, Networking, Watching};
-use super::transport::{Answer, ByteStream, Connection, Duplex, Login, Upgrade};
+use super::transport::{Answer, ByteStream, Connection, Duplex, IN_FLIGHT, Login, Upgrade};
 
 pub use request::{Repeat, Request, Response};
 pub(crate) use sending::in_time;
@@ -29,9 +29,6 @@ use budget::Budget;
 use credentials::{Credentials, Need};
 use sending::{build, collect, send};
 use shared::Shared;
-
-/// Concurrent calls, each on its own connection. More calls would only wait in the server.
-const IN_FLIGHT: usize = 64;
 
 /// Logins within one request: after three refused sets of fresh credentials a fourth will not help.
 const LOGINS: u64 = 3;

@@ -115,8 +115,11 @@ pub trait Login: Send + Sync {
     fn login(&self, settings: Arc<ConnectionSettings>) -> BoxFuture<'_, Result<Vec<Connection>, LoginError>>;
 }
 
-/// Number of idle connections kept: enough for a burst, since a new connection costs more than several calls.
-const IDLE_CONNECTIONS: usize = 32;
+/// Concurrent calls, each on its own connection. More calls would only wait in the server.
+pub(super) const IN_FLIGHT: usize = 64;
+
+/// Number of idle connections kept: as many as there are requests in flight, since a new connection costs more than several calls.
+const IDLE_CONNECTIONS: usize = IN_FLIGHT;
 
 /// How long an idle connection is kept, as in kopf's client: their buffers are not needed after a burst.
 const IDLE_TIME: Duration = Duration::from_secs(15);
