@@ -1,4 +1,4 @@
-//! Listeners of hooks alone, on the threads of the engine. Operators with equal settings share one.
+//! Listeners of hooks alone, on threads of their own, since senders of hooks are not trusted. Operators with equal settings share one.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tracing::info;
 
 use super::answerer::Answerer;
 use super::service::Service;
 use super::{Hooks, Listed};
 use crate::http::{Certificate, CertificateError, Clients, Limits, Listener, ServerTls};
-use crate::kit::{Stop, Tasks};
+use crate::kit::Stop;
 use crate::manifest::hook_server::HookServer;
 
 /// The limits of clients: senders of events are not trusted, so slow ones are cut off soon.
@@ -27,9 +27,6 @@ const LIMITS: Limits = Limits {
     // A request that has begun is answered.
     grace: Duration::from_secs(10),
 };
-
-/// The time limit for the end of a listener: its clients have their grace period.
-const CLOSING_TIMEOUT: Duration = LIMITS.grace.saturating_add(Duration::from_secs(1));
 
 /// Why a listener cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +46,9 @@ pub enum HookServerError {
     /// The authorities of clients cannot be read.
     #[error("cannot read the authorities of clients in {0}")]
     Authorities(String, #[source] io::Error),
+    /// The system cannot create the thread.
+    #[error("cannot start the thread of the hooks")]
+    Thread(#[source] io::Error),
 }
 
 /// The listeners of a process. Cheap to clone.
@@ -112,7 +112,7 @@ impl Serving {
 pub struct Server {
     address: SocketAddr,
     stop: Stop,
-    tasks: Tasks<()>,
+    ended: oneshot::Receiver<()>,
 }
 
 impl Server {
@@ -143,25 +143,36 @@ impl Server {
         (tls, files): (Option<ServerTls>, Option<(PathBuf, PathBuf)>),
         service: Service,
     ) -> Result<Self, HookServerError> {
-        let bound = Listener::bind_host(addr.as_deref(), port, tls.as_ref()).await;
-        let bound = bound.map_err(|source| {
-            let address = format!("{}, port {port}", addr.as_deref().unwrap_or("all interfaces"));
-            HookServerError::Bind { address, source }
-        });
-        let listener = bound?.with_limits(LIMITS);
-        let (address, stop) = (listener.address(), Stop::new());
-        let until = stop.clone();
-        let mut tasks = Tasks::default();
-        tasks.spawn("listener of the hooks", async move {
-            let followed = async {
-                if let Some((tls, (chain, key))) = tls.zip(files) {
-                    tls.follow(chain, key, until.clone()).await;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HookServerError::Thread)?;
+        let stop = Stop::new();
+        let (started, starting) = oneshot::channel();
+        let (ending, ended) = oneshot::channel::<()>();
+        let serving = stop.clone();
+        let run = move || {
+            runtime.block_on(async move {
+                match Listener::bind_host(addr.as_deref(), port, tls.as_ref()).await {
+                    Err(source) => {
+                        let address = format!("{}, port {port}", addr.as_deref().unwrap_or("all interfaces"));
+                        drop(started.send(Err(HookServerError::Bind { address, source })));
+                    }
+                    Ok(listener) => {
+                        drop(started.send(Ok(listener.address())));
+                        let followed = async {
+                            if let Some((tls, (chain, key))) = tls.zip(files) {
+                                tls.follow(chain, key, serving.clone()).await;
+                            }
+                        };
+                        tokio::join!(serve(listener.with_limits(LIMITS), service, serving.clone()), followed);
+                    }
                 }
-            };
-            tokio::join!(serve(listener, service, until.clone()), followed);
-        });
+            });
+            drop(ending);
+        };
+        std::thread::Builder::new().name("hooks".to_owned()).spawn(run).map_err(HookServerError::Thread)?;
+        let gone = || HookServerError::Thread(io::Error::other("the thread has ended"));
+        let address = starting.await.map_err(|_| gone())??;
         info!(target: "kopfd::hooks", "Hooks are answered at {address}.");
-        Ok(Self { address, stop, tasks })
+        Ok(Self { address, stop, ended })
     }
 
     /// Returns the address that it listens on.
@@ -172,7 +183,8 @@ impl Server {
     /// Answers the requests that have begun, and ends.
     pub async fn close(mut self) {
         self.stop.request("the operators have ended");
-        self.tasks.finish(CLOSING_TIMEOUT).await;
+        // The sender is dropped at the end.
+        drop((&mut self.ended).await);
     }
 }
 
