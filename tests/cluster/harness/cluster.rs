@@ -1,10 +1,11 @@
 //! A cluster without nodes: etcd, the API server and the controllers, as local processes.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -344,9 +345,17 @@ fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the mode of our own file can be set");
 }
 
-/// Returns a port that nobody listens at.
+/// Returns a port that nobody listens at, and another one each time. It is below those of outgoing connections, any of which could take it
+/// before the program that is to listen there.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port on loopback").port()
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Processes beside each other begin at different ones.
+    let start = std::process::id().wrapping_mul(97) % COUNT;
+    let ports = (0..COUNT).map(|_| FIRST + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT);
+    let mut ports = ports.map(|port| u16::try_from(port).expect("ports below the maximum"));
+    ports.find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()).expect("a free port on loopback")
 }
 
 /// Returns the revision of an object or a list as a number. Within one etcd, revisions order all writes.

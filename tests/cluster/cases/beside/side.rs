@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -14,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::document::{BesideCase, EngineName, Group, Handover, Step};
 use super::log::{Log, LogLine};
-use crate::harness::{Client, Engine, Kind, Launch, Operator, TIMEOUT, TestContext, Tools, Watch, Write, WriteProxy, caught, eventually};
+use crate::harness::{
+    Client, Engine, Kind, Launch, Operator, TIMEOUT, TestContext, Tools, Watch, Write, WriteProxy, caught, eventually, free_port,
+};
 
 /// Time limit of the end of an operator.
 const END: Duration = Duration::from_secs(30);
@@ -251,8 +252,4 @@ fn copy_sources(sources: &Path, group: &str, directory: &Path) {
         let name = file.file_name().expect("a file has a name");
         fs::copy(&file, directory.join(name)).unwrap_or_else(|error| panic!("cannot copy {}: {error}", file.display()));
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port on loopback").port()
 }

@@ -1,14 +1,14 @@
 //! A server outside of the cluster: a process with an address, which is asked by HTTP.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Process, TIMEOUT, TestContext, eventually};
+use crate::harness::{Process, TIMEOUT, TestContext, eventually, free_port};
 
 /// A running server. It is killed when this is dropped.
 pub(super) struct Counterpart {
@@ -122,9 +122,4 @@ pub(super) fn ask(address: &str, header: &str, method: &str, path: &str, body: O
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     let content = answer.split_once("\r\n\r\n").map_or("", |(_, content)| content);
     (status.unwrap_or_else(|| panic!("no answer of HTTP: {answer}")), serde_json::from_str(content).unwrap_or(Value::Null))
-}
-
-/// Returns a port that nobody listens at.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("there are free ports").port()
 }
