@@ -36,3 +36,33 @@ fn set<T: Clone + 'static>(module: &mut Module, name: &ImmutableString, get: Get
     let set = move |value: &mut T, written: Dynamic| set(value, key.clone(), written);
     FuncRegistration::new_setter(name).with_purity(true).set_into_module(module, set);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    use rhai::{Engine, Scope};
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::Patch;
+
+    #[test]
+    fn named_properties_need_no_indexer() {
+        let mut engine = Engine::new();
+        let script = engine.compile("fn f(a) { a.spec.size }\npatch.spec.size = view.spec.size + 1; view.other").unwrap();
+        let mut global = engine.new_global_runtime_state();
+        add(&mut global, &script);
+        engine.register_global_module(global.lib.pop().unwrap());
+        let patch = Rc::new(RefCell::new(Patch::default()));
+        let mut scope = Scope::new();
+        scope.push("view", View::of(Arc::new(json!({"spec": {"size": 3}}))));
+        scope.push("patch", PatchHandle::new(Rc::clone(&patch), true));
+        let other: Dynamic = engine.eval_ast_with_scope(&mut scope, &script).unwrap();
+        assert!(other.is_unit(), "an absent member is (): {other}");
+        assert_eq!(json!(patch.borrow().merge), json!({"spec": {"size": 4}}));
+        assert!(engine.eval_with_scope::<Dynamic>(&mut scope, "view.unnamed").is_err(), "there is no indexer");
+    }
+}
