@@ -137,7 +137,9 @@ impl Load {
             "apiVersion": self.kind.api_version(), "kind": self.kind.name, "metadata": {"name": name}, "spec": spec,
         });
         let body = object.to_string().into_bytes();
-        let request = http::Request::post(self.kind.collection("default")).header("content-type", "application/json");
+        // Without a name, the server would take it for one client with the bare loop, and keep one entry of managed fields for both.
+        let address = format!("{}?fieldManager=load", self.kind.collection("default"));
+        let request = http::Request::post(address).header("content-type", "application/json");
         request.body(body).expect("a request from well-formed parts")
     }
 }
