@@ -345,8 +345,8 @@ fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("the mode of our own file can be set");
 }
 
-/// Returns a port that nobody listens at, and another one each time. It is below those of outgoing connections, any of which could take it
-/// before the program that is to listen there.
+/// Returns a port without a listener, a different one at each call. The system gives outgoing connections ports from 32,768 on: a port from
+/// that range could be taken before the server is started.
 pub(crate) fn free_port() -> u16 {
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;
