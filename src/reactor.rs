@@ -11,6 +11,7 @@ pub mod cycle;
 #[cfg(test)]
 pub(crate) mod defects;
 pub mod echo;
+mod first_cycles;
 pub mod hooks;
 pub mod kind;
 pub mod leaving;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, Span, error, warn};
 
 use crate::cluster::{self, Seen, Sink, Touch};
@@ -19,6 +19,7 @@ use crate::wire::PartialMetadata;
 
 use super::activity::{ActivityMonitor, Revisits};
 use super::cycle::Served;
+use super::first_cycles::{FirstCycles, Slot};
 use super::mailbox::{Event, Mailbox};
 use super::memory::Memories;
 use super::queues::{Queued, Queues};
@@ -30,14 +31,6 @@ use crate::engines::health::{Health, WatchReporter};
 use crate::engines::leading::{Lead, PERMANENT};
 use crate::engines::readiness::Blocker;
 use crate::engines::status::{KindStatus, WatchCounts};
-
-/// Limit of objects that begin processing at the same time. Each holds its parsed body, about ten times the size of its text; a longer
-/// list or burst waits in the connection, without using memory.
-const MAX_FIRST_CYCLES: usize = 256;
-
-/// How long an object occupies one of these slots. If its processing takes longer, because of a slow handler or a sleep, it frees the
-/// slot.
-const FIRST_CYCLE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The failures of the first list of an indexed kind after which the operator no longer waits for it. With the default pauses, they take
 /// about ten seconds.
@@ -59,7 +52,7 @@ pub struct Kind<W: Effects> {
     /// The operator's name, the prefix of the memo keys of its objects.
     pub operator: Arc<str>,
     workers: TaskGroup,
-    first_cycles: Arc<Semaphore>,
+    first_cycles: FirstCycles,
     /// The objects with workers that are no longer watched.
     left: Mutex<HashSet<Box<str>>>,
     calls: Stop,
@@ -95,7 +88,7 @@ impl<W: Effects + 'static> Kind<W> {
             queues: Arc::new(Queues::new(worker_limit)),
             operator,
             workers: TaskGroup::default(),
-            first_cycles: Arc::new(Semaphore::new(MAX_FIRST_CYCLES)),
+            first_cycles: FirstCycles::default(),
             left: Mutex::default(),
             calls: Stop::new(),
             finished: Stop::new(),
@@ -157,12 +150,12 @@ impl<W: Effects + 'static> Kind<W> {
     ///
     /// *Cancel safety*: the event is either queued with a worker or not queued; no queue is left without a worker.
     async fn put(self: &Arc<Self>, uid: &str, head: &PartialMetadata<'_>, event: Event) {
-        let first_cycles = if self.queues.has(uid) { None } else { Arc::clone(&self.first_cycles).acquire_owned().await.ok() };
+        let slot = if self.queues.has(uid) { None } else { Some(self.first_cycles.slot().await) };
         if let Queued::First(uid, mailbox) = self.queues.put(uid, event) {
             let span = object_span(&self.resource, head.namespace(), head.name(), &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
             let (resource, uid) = (Arc::clone(&self.resource), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span, first_cycles));
+            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span, slot));
         }
     }
 
@@ -300,7 +293,7 @@ impl<W: Effects> Drop for Claim<W> {
 }
 
 /// Runs the worker of an object, and continues if an event arrives just before its end.
-async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycles: Option<OwnedSemaphorePermit>) {
+async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut slot: Option<Slot>) {
     let Claim { kind, uid, mailbox } = &claim;
     let serving = kind.revisions.of(uid);
     span.record("revision", &*serving.digest);
@@ -325,27 +318,17 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut first_cycle
         let span = worker.span.clone();
         worker.index_ahead().instrument(span).await;
         // Nothing is parsed during the wait. A closed mailbox is noticed by the worker.
-        drop(first_cycles.take());
+        drop(slot.take());
         worker.await_readiness().await;
     }
     let _permit = kind.queues.permit().await;
     if is_held {
-        first_cycles = Arc::clone(&kind.first_cycles).acquire_owned().await.ok();
+        slot = Some(kind.first_cycles.slot().await);
     }
     loop {
-        {
-            let span = worker.span.clone();
-            let mut run = std::pin::pin!(worker.run().instrument(span));
-            if first_cycles.is_some() {
-                let is_done = tokio::time::timeout(FIRST_CYCLE_TIMEOUT, &mut run).await.is_ok();
-                first_cycles = None;
-                if !is_done {
-                    run.await;
-                }
-            } else {
-                run.await;
-            }
-        }
+        let span = worker.span.clone();
+        worker.run().instrument(span).await;
+        drop(slot.take());
         if kind.queues.retire(uid) || kind.calls.is_requested() {
             return;
         }
