@@ -12,6 +12,7 @@ pub mod error;
 pub mod exec;
 pub mod fence;
 pub mod guard;
+pub mod in_flight;
 pub mod in_process;
 pub mod line;
 pub mod object_client;

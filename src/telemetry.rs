@@ -27,8 +27,8 @@ pub use line::{Format, Line};
 pub use metrics::{KindMetrics, Metrics, OperatorMetrics};
 pub use options::{Options, Verbosity};
 pub use reference::{ObjectReference, object_span};
-pub(crate) use stderr::batch_lines_of;
 pub use stderr::{AT_END, AT_ONCE, flush, write};
+pub(crate) use stderr::{batch_lines_of, write_lines_of_this_thread};
 pub use writer::FlushLimits;
 
 use layer::Printer;

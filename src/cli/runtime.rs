@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime, Runtime};
 
+use crate::cluster::in_flight;
 use crate::script::Threads;
 use crate::telemetry;
 
@@ -15,6 +16,13 @@ use super::output::print_error;
 /// Up to this number of processors, one thread runs the engine and the scripts: the API server uses the others anyway, and a call needs
 /// no wake-up of another thread.
 const ONE_THREAD_PROCESSORS: usize = 2;
+
+/// From this number of unanswered requests on, the only thread waits before it looks for answers.
+const MANY_REQUESTS: usize = 16;
+
+/// How long it waits then: it takes several answers and events up together, while their code is in the caches of the processor, and leaves
+/// the processor to the API server meanwhile. Each request of such a burst takes longer anyway.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Limit of engine threads: API servers cannot deliver more events than these handle.
 const MAX_ENGINE_THREADS: usize = 4;
@@ -37,7 +45,12 @@ impl EngineRuntime {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         if processors <= ONE_THREAD_PROCESSORS {
             let mut builder = Builder::new_current_thread();
-            telemetry::batch_lines_of(&mut builder);
+            builder.on_thread_park(|| {
+                telemetry::write_lines_of_this_thread();
+                if in_flight::count() >= MANY_REQUESTS {
+                    std::thread::sleep(PAUSE);
+                }
+            });
             let runtime = started(prepared(&mut builder).build_local(LocalOptions::default()), "engine")?;
             runtime.spawn_local(memory::release_regularly());
             return Some(Self::Shared(runtime));

@@ -19,6 +19,7 @@ use crate::telemetry::OperatorMetrics;
 use super::config::{BuiltIn, CredentialSources, Options};
 use super::error::{Error, LoginError};
 use super::fence::{Fence, Fenced, InFlight, is_write};
+use super::in_flight::Counted;
 use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{Answer, ByteStream, Connection, Duplex, IN_FLIGHT, Login, Upgrade};
 
@@ -301,6 +302,7 @@ impl Client {
     async fn send_once(&self, connection: &Connection, request: &Request, fence: Option<&Fenced>) -> Result<Response, Error> {
         let _permit =
             if self.is_urgent { None } else { Some(self.inner.in_flight.acquire().await.expect("the semaphore is never closed")) };
+        let _counted = Counted::begin();
         in_time(self.settings().networking.request_timeout, async {
             let answer = send(&*connection.calls, request, fence, false).await?;
             let (status, headers) = (answer.status, answer.headers);

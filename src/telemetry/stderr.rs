@@ -83,12 +83,15 @@ pub fn write(lines: &str) {
 /// Writes the lines of each thread of a runtime together, whenever the thread has nothing else to do.
 pub(crate) fn batch_lines_of(runtime: &mut tokio::runtime::Builder) {
     // Threads of blocking work never park this way, so they are not told to batch.
-    runtime.on_thread_park(|| {
-        batch_lines_of_this_thread();
-        if let Some(writer) = STDERR.get() {
-            writer.announce();
-        }
-    });
+    runtime.on_thread_park(write_lines_of_this_thread);
+}
+
+/// Writes the lines of this thread, and those to come together, whenever this is called.
+pub(crate) fn write_lines_of_this_thread() {
+    batch_lines_of_this_thread();
+    if let Some(writer) = STDERR.get() {
+        writer.announce();
+    }
 }
 
 /// Waits until all lines are written, within limits.

@@ -6,6 +6,7 @@ use http::{HeaderValue, Method, header};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
+use super::super::in_flight;
 use super::super::transport::Connection;
 use super::credentials::LOGIN_PAUSE;
 use super::script::{Script, answer, refused};
@@ -43,6 +44,21 @@ async fn a_failure_that_may_pass_is_repeated_with_growing_pauses() {
 async fn after_nine_attempts_the_failure_stays() {
     let script = failing(&[503; 20]);
     assert_eq!(outcome(&script, Request::get("/api")).await, (Some(503), 9, 54));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_counted_until_its_answer() {
+    let counted: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let script = Script::new({
+        let counted = Arc::clone(&counted);
+        move |_| {
+            counted.lock().push(in_flight::count());
+            Ok(answer(200, "{}"))
+        }
+    });
+    assert_eq!(outcome(&script, Request::get("/api")).await.0, Some(200));
+    // Tests of the same process may have further ones.
+    assert!(counted.lock()[0] >= 1);
 }
 
 #[tokio::test(start_paused = true)]
