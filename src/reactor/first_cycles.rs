@@ -94,7 +94,9 @@ impl FirstCycles {
         let mut taken = self.taken.lock();
         while taken.front().is_some_and(|(since, _)| *since + TIMEOUT <= now) {
             let oldest = taken.pop_front().and_then(|(_, slot)| slot.upgrade());
-            oldest.iter().for_each(|slot| drop(slot.lock().take()));
+            if let Some(slot) = oldest {
+                drop(slot.lock().take());
+            }
         }
     }
 }
