@@ -46,29 +46,14 @@ impl FirstCycles {
     ///
     /// *Cancel safety*: no slot is taken.
     pub(super) async fn slot(&self) -> Slot {
-        let at_once = self.try_acquire().or_else(|| {
-            self.free_old();
-            self.try_acquire()
-        });
-        let permit = match at_once {
-            Some(permit) => permit,
-            None => self.wait().await,
-        };
+        self.free_old();
+        let permit = self.permit().await;
         let occupied = Arc::new(Mutex::new(Some(permit)));
-        let mut taken = self.taken.lock();
-        // Most slots are given back in the order in which they were taken.
-        while taken.front().is_some_and(|(_, slot)| slot.strong_count() == 0) {
-            taken.pop_front();
-        }
-        taken.push_back((Instant::now(), Arc::downgrade(&occupied)));
+        self.taken.lock().push_back((Instant::now(), Arc::downgrade(&occupied)));
         Slot { _occupied: occupied }
     }
 
-    fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.free).try_acquire_owned().ok()
-    }
-
-    async fn wait(&self) -> OwnedSemaphorePermit {
+    async fn permit(&self) -> OwnedSemaphorePermit {
         let _turn = self.turn.lock().await;
         loop {
             tokio::select! {
@@ -81,20 +66,17 @@ impl FirstCycles {
 
     async fn oldest_is_over(&self) {
         let oldest = self.taken.lock().front().map(|(since, _)| *since);
-        match oldest {
-            Some(since) => sleep_until(since + TIMEOUT).await,
-            // The last slot is being remembered.
-            None => tokio::task::yield_now().await,
-        }
+        sleep_until(oldest.unwrap_or_else(Instant::now) + TIMEOUT).await;
     }
 
-    /// Takes the slots whose time is over from their objects.
+    /// Takes the slots whose time is over from their objects, and forgets those that were given back. Most are given back in the order in which they
+    /// were taken.
     fn free_old(&self) {
         let now = Instant::now();
         let mut taken = self.taken.lock();
-        while taken.front().is_some_and(|(since, _)| *since + TIMEOUT <= now) {
-            let oldest = taken.pop_front().and_then(|(_, slot)| slot.upgrade());
-            if let Some(slot) = oldest {
+        let is_over = |(since, slot): &(Instant, Weak<Occupied>)| *since + TIMEOUT <= now || slot.strong_count() == 0;
+        while let Some((_, slot)) = taken.pop_front_if(|taken| is_over(taken)) {
+            if let Some(slot) = slot.upgrade() {
                 drop(slot.lock().take());
             }
         }
@@ -148,6 +130,17 @@ mod tests {
         let cycles = FirstCycles::default();
         for _ in 0..10 * LIMIT {
             drop(cycles.slot().await);
+        }
+        assert_eq!(cycles.taken.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_object_does_not_keep_the_slots_after_it_remembered() {
+        let cycles = FirstCycles::default();
+        let _slow = cycles.slot().await;
+        for _ in 0..10 * LIMIT {
+            drop(cycles.slot().await);
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(cycles.taken.lock().len(), 1);
     }
