@@ -1,6 +1,7 @@
 //! Watches the files of operators and objects. Only changed contents count.
 
 mod watch;
+mod watcher;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -48,7 +49,7 @@ struct Hashes {
 }
 
 impl Files {
-    /// Watches the files of operators, which were loaded from these manifests, and further objects.
+    /// Watches the files of operators, which were loaded from these manifests, and further objects. The changes are read on the current runtime.
     pub(super) fn watch(manifests: &[PathBuf], operators: &[Operator], apply: &[PathBuf]) -> Self {
         let mut files = Self {
             manifests: manifests.to_vec(),

@@ -218,21 +218,21 @@ pub(super) fn run(manifests: &Manifests, options: &Options) -> u8 {
             return FAILURE;
         }
     };
-    let files = Files::watch(&paths, &operators, &[]);
     let clock = Clock::system();
     telemetry::start(options.logging.telemetry(), clock.clone());
     let Some(runtime) = EngineRuntime::start() else { return FAILURE };
     let script_threads = runtime.script_threads();
-    runtime.run(serve((operators, paths, files), options, (scope, keys, leading), clock, script_threads), SHUTDOWN_TIMEOUT)
+    runtime.run(serve((operators, paths), options, (scope, keys, leading), clock, script_threads), SHUTDOWN_TIMEOUT)
 }
 
 async fn serve(
-    (operators, paths, mut files): (Vec<Operator>, Vec<PathBuf>, Files),
+    (operators, paths): (Vec<Operator>, Vec<PathBuf>),
     options: &Options,
     (scope, digest_keys, leading): (Scope, Keys, Option<LeadingOptions>),
     clock: Clock,
     script_threads: Threads,
 ) -> u8 {
+    let mut files = Files::watch(&paths, &operators, &[]);
     if definitions::apply(&options.definitions, &operators, config_of(options), clock.clone()).await.is_err() {
         return FAILURE;
     }

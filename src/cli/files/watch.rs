@@ -1,16 +1,18 @@
 //! Watches directories, also if they or links on the way to them are replaced. Tells that something has changed, and when that is over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Event, EventKind};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::error;
+
+use super::watcher::{Detail, Watcher};
 
 /// A time without changes after which the files count as complete: editors write in several steps, and many files change at once.
 pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
@@ -28,10 +30,8 @@ pub(super) struct Watch {
     /// The directories, as they were named.
     directories: BTreeSet<PathBuf>,
     files: BTreeSet<PathBuf>,
-    /// The paths that are watched.
-    watched: BTreeSet<PathBuf>,
     /// `None` if changes cannot be watched.
-    watcher: Option<RecommendedWatcher>,
+    watcher: Option<Watcher>,
 }
 
 /// What counts as a change.
@@ -54,17 +54,17 @@ impl Watch {
     pub(super) fn new() -> Self {
         let (sender, hints) = mpsc::channel(1);
         let interest = Arc::new(Mutex::new(Interest::default()));
-        let watcher = notify::recommended_watcher({
+        let watcher = Watcher::new({
             let interest = Arc::clone(&interest);
             move |event: notify::Result<Event>| {
-                if interest.lock().take_note(event) {
+                if interest.lock().take_note(event.inspect_err(log_error)) {
                     // A full channel already holds a hint that was not taken yet.
                     let _ = sender.try_send(());
                 }
             }
         });
         let watcher = watcher.inspect_err(log_error).ok();
-        Self { interest, hints, directories: BTreeSet::new(), files: BTreeSet::new(), watched: BTreeSet::new(), watcher }
+        Self { interest, hints, directories: BTreeSet::new(), files: BTreeSet::new(), watcher }
     }
 
     /// Tells whether changes are told.
@@ -104,26 +104,25 @@ impl Watch {
 
     fn watch_all(&mut self) {
         let places: Vec<Place> = self.directories.iter().map(|path| Place::of(path)).collect();
-        let ways: BTreeSet<PathBuf> =
-            places.iter().flat_map(|place| place.way.clone()).chain(self.files.iter().flat_map(|path| Place::of(path).way)).collect();
+        let files: Vec<Place> = self.files.iter().map(|path| Place::of(path)).collect();
+        let ways: BTreeSet<PathBuf> = places.iter().chain(&files).flat_map(|place| place.way.clone()).collect();
         let directories: BTreeSet<PathBuf> = places.into_iter().flat_map(|place| place.names).collect();
-        let above = ways.iter().filter_map(|path| path.parent().map(Path::to_owned));
-        let wanted: BTreeSet<PathBuf> = directories.iter().cloned().chain(above).collect();
+        let above = |path: &PathBuf| path.parent().map(Path::to_owned);
+        // A directory of manifests is among the files, too.
+        let files = files.iter().flat_map(|place| &place.names).filter(|path| !path.is_dir());
+        let written = directories.iter().cloned().chain(files.filter_map(above));
+        let mut wanted: BTreeMap<PathBuf, Detail> = ways.iter().filter_map(above).map(|path| (path, Detail::Names)).collect();
+        wanted.extend(written.map(|path| (path, Detail::Contents)));
         {
             let mut interest = self.interest.lock();
             interest.directories.clone_from(&directories);
             interest.ways = ways;
         }
         let Some(watcher) = &mut self.watcher else { return };
-        for path in std::mem::take(&mut self.watched) {
-            // It may be gone already.
-            let _ = watcher.unwatch(&path);
-        }
-        for path in wanted {
-            match watcher.watch(&path, RecursiveMode::NonRecursive) {
-                Ok(()) => {
-                    self.watched.insert(path);
-                }
+        watcher.unwatch_all();
+        for (path, detail) in wanted {
+            match watcher.watch(&path, detail) {
+                Ok(()) => {}
                 // Its appearance is seen in the directory above.
                 Err(_) if !directories.contains(&path) || !path.is_dir() => {}
                 Err(problem) => log_error(&problem),
@@ -175,9 +174,12 @@ impl Interest {
             if !is_way && !path.parent().is_some_and(|parent| directories.contains(parent)) {
                 continue;
             }
+            if is_told_when_closed(event.kind) && !is_way && !is_known_by_name(path) {
+                continue;
+            }
             is_change = true;
             match event.kind {
-                EventKind::Modify(ModifyKind::Data(_)) if is_known_by_name(path) => {
+                kind if is_told_when_closed(kind) && is_known_by_name(path) => {
                     open.insert(path.clone());
                 }
                 EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {}
@@ -205,11 +207,15 @@ fn is_reading(kind: EventKind) -> bool {
     matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// Tells whether a file is one that operators consist of, so that its writer is waited for; only on Linux the end of a write is told. Others
-/// may be logs, which stay open.
+/// Tells whether a file was written, and the end of that will be told, too. Only Linux does that.
+fn is_told_when_closed(kind: EventKind) -> bool {
+    cfg!(target_os = "linux") && matches!(kind, EventKind::Modify(ModifyKind::Data(_)))
+}
+
+/// Tells whether a file is one that operators consist of, so that its writer is waited for. Others may be logs, which stay open.
 fn is_known_by_name(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    cfg!(target_os = "linux") && ["yaml", "yml", "rhai", "json", "j2", "jinja", "jinja2", "tpl", "tmpl"].contains(&extension)
+    ["yaml", "yml", "rhai", "json", "j2", "jinja", "jinja2", "tpl", "tmpl"].contains(&extension)
 }
 
 fn log_error(problem: &notify::Error) {
@@ -344,8 +350,10 @@ mod tests {
     #[test]
     fn a_file_is_being_written_until_it_is_closed() {
         let mut interest = interest();
-        assert!(happens(&mut interest, WRITTEN, "/etc/app/a.rhai") && happens(&mut interest, WRITTEN, "/etc/app/app.log"));
-        assert_eq!(interest.open, BTreeSet::from([PathBuf::from("/etc/app/a.rhai")]), "a log may stay open");
+        assert!(!happens(&mut interest, WRITTEN, "/etc/app/app.log"), "a log may stay open");
+        assert!(happens(&mut interest, CLOSED, "/etc/app/app.log"), "its end is a change");
+        assert!(happens(&mut interest, WRITTEN, "/etc/app/a.rhai"));
+        assert_eq!(interest.open, BTreeSet::from([PathBuf::from("/etc/app/a.rhai")]));
         assert!(happens(&mut interest, CLOSED, "/etc/app/a.rhai") && interest.open.is_empty());
         happens(&mut interest, WRITTEN, "/etc/app/a.rhai");
         assert!(interest.is_change(Err(notify::Error::generic("overflow"))) && interest.open.is_empty() && interest.is_outdated);
