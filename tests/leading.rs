@@ -269,12 +269,17 @@ struct Cluster {
 
 impl Cluster {
     async fn start(more: &str) -> Self {
+        Self::start_among(more, Vec::new()).await
+    }
+
+    /// Starts three replicas on a cluster that has these objects besides.
+    async fn start_among(more: &str, others: Vec<Value>) -> Self {
         let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
         let api = api_server(&clock);
         let (stop, mut tasks) = (Stop::new(), Tasks::default());
         spawn_controllers(&api, &mut tasks, &stop);
         let object = |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{number}"), "labels": {"app": "tested"}}, "data": {"n": "0"}});
-        bootstrap::apply(&api, (0..OBJECTS).map(object).collect()).await.unwrap();
+        bootstrap::apply(&api, others.into_iter().chain((0..OBJECTS).map(object)).collect()).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("operator.yaml"), format!("{MANIFEST}{more}")).unwrap();
         std::fs::write(folder.path().join("main.rhai"), SCRIPT).unwrap();
@@ -301,7 +306,8 @@ impl Cluster {
         let wire = Wire::new(&self.api, &identity, &self.violations);
         let access = Access { login: Box::new(wire.clone()), ..Access::of_process(Options::default(), ServerChoice::Default) };
         let (monitor, stop) = (Arc::new(ActivityMonitor::default()), Stop::new());
-        let leading = LeadingOptions { lease: None, namespace: None, identity: identity.clone(), timing: Timing::default() };
+        let leading =
+            LeadingOptions { lease: None, namespace: None, identity: identity.clone(), peer: "demo".to_owned(), timing: Timing::default() };
         let shared = Shared {
             admission: kopfd::reactor::Admission::default(),
             hooks: kopfd::reactor::HookReach::InProcess,
@@ -517,6 +523,118 @@ fn a_replica_that_was_cut_off_can_lead_again() {
         assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
         let lease = read(&cluster.api, "coordination.k8s.io", "leases", "demo").unwrap();
         assert_eq!((&lease["spec"]["leaseTransitions"], &lease["spec"]["leaseDurationSeconds"]), (&json!(2), &json!(15)), "{lease}");
+        cluster.end().await;
+    });
+}
+
+/// The definitions of peerings.
+const PEERINGS: &str = include_str!("../manifests/peering/kopf.dev.yaml");
+
+/// Another operator in the peering of the replicas, with a lower priority.
+const OTHER: &str = "other@example.com/20200101000000/abc";
+
+/// Returns the records of the peering.
+fn records(api: &ApiServer) -> serde_json::Map<String, Value> {
+    let resource = Resource { group: "kopf.dev".to_owned(), plural: "clusterkopfpeerings".to_owned() };
+    let peering = api.read(&resource, &(String::new(), "default".to_owned())).unwrap();
+    peering.value["status"].as_object().cloned().unwrap_or_default()
+}
+
+async fn write_record(api: &ApiServer, identity: &str, record: Value) {
+    let path = "/apis/kopf.dev/v1/clusterkopfpeerings/default";
+    let patch = json!({"status": {identity: record}}).to_string();
+    admin_client::send(api, Method::PATCH, path, Some("application/merge-patch+json"), patch).await.unwrap();
+}
+
+/// Tells whether the record of the replicas, or one without a record, is valid.
+fn is_valid(record: &Value, now: Timestamp) -> bool {
+    let seen = record["lastseen"].as_str().map(|text| text.parse::<Timestamp>().unwrap());
+    let lifetime = jiff::SignedDuration::from_secs(record["lifetime"].as_i64().unwrap_or_default());
+    seen.is_some_and(|seen| seen + lifetime > now)
+}
+
+#[test]
+fn replicas_are_one_peer_which_is_alive_at_every_change_over() {
+    in_virtual_time(async {
+        let mut others: Vec<Value> = PEERINGS.split("\n---\n").filter_map(|text| serde_saphyr::from_str(text).ok()).collect();
+        let now = "2020-01-01T00:00:00Z";
+        let other = json!({"priority": -1, "lifetime": 100_000, "lastseen": now});
+        let peering =
+            json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {OTHER: other}});
+        others.push(peering);
+        let mut cluster = Cluster::start_among("", others).await;
+        let (mut leader, _) = cluster.leader("", Duration::from_secs(5)).await;
+        let own = "demo@default";
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(is_valid(&records(&cluster.api)[own], cluster.clock.now()));
+        assert!(cluster.calls.attempts.lock().is_empty(), "the other operator has time to end what it does");
+        cluster.settle().await;
+        let gaps = Arc::new(Mutex::new(BTreeSet::new()));
+        let stop = Stop::new();
+        let watching = {
+            let (api, clock, gaps, stop) = (cluster.api.clone(), cluster.clock.clone(), Arc::clone(&gaps), stop.clone());
+            tokio::task::spawn_local(async move {
+                while !stop.is_requested() {
+                    let records = records(&api);
+                    if !is_valid(&records[own], clock.now()) || records.len() != 2 {
+                        gaps.lock().insert(format!("{}: {records:?}", clock.now()));
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            })
+        };
+        for round in 0..12 {
+            cluster.change(round).await;
+            tokio::time::sleep(Duration::from_millis(100 + (round as u64 * 7919) % 40_000)).await;
+            let replica = &cluster.replicas[&leader];
+            match round % 3 {
+                0 => replica.stop.request("SIGTERM"),
+                1 => {
+                    replica.wire.is_cut.store(true, Ordering::SeqCst);
+                    replica.task.abort();
+                }
+                _ => replica.wire.is_cut_for_leases.store(true, Ordering::SeqCst),
+            }
+            let began = Instant::now();
+            let (next, _) = cluster.leader(&leader, Duration::from_secs(30)).await;
+            println!("{leader} -> {next} after {:?}", began.elapsed());
+            let replica = &cluster.replicas[&leader];
+            replica.wire.is_cut_for_leases.store(false, Ordering::SeqCst);
+            if round % 3 < 2 {
+                let replica = cluster.replicas.remove(&leader).unwrap();
+                let _ = replica.task.await;
+                cluster.add();
+            }
+            leader = next;
+            cluster.settle().await;
+        }
+        stop.request("the end");
+        watching.await.unwrap();
+        assert!(gaps.lock().is_empty(), "{:#?}", gaps.lock());
+        assert!(cluster.violations.lock().is_empty(), "{:#?}", cluster.violations.lock());
+
+        // A peer with a higher priority pauses all of them.
+        write_record(&cluster.api, "higher", json!({"priority": 1, "lifetime": 60, "lastseen": cluster.clock.now().to_string()})).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        cluster.change(30).await;
+        cluster.replicas[&leader].stop.request("SIGTERM");
+        cluster.leader(&leader, Duration::from_secs(2)).await;
+        cluster.replicas.remove(&leader).unwrap().task.await.unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!cluster.unhandled().is_empty(), "the replicas are paused");
+        // Its record expires, and is removed by the leader.
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        cluster.settle().await;
+        assert!(!records(&cluster.api).contains_key("higher"));
+
+        // When all are gone, the record expires soon after.
+        for (_, replica) in std::mem::take(&mut cluster.replicas) {
+            replica.stop.request("SIGTERM");
+            replica.task.await.unwrap();
+        }
+        assert!(is_valid(&records(&cluster.api)[own], cluster.clock.now()));
+        tokio::time::sleep(Duration::from_secs(17)).await;
+        assert!(!is_valid(&records(&cluster.api)[own], cluster.clock.now()));
         cluster.end().await;
     });
 }

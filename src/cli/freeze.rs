@@ -102,13 +102,13 @@ struct Order<'a> {
 /// Runs `kopfd freeze`.
 pub(super) fn freeze(options: &FreezeOptions) -> u8 {
     let priority = if options.dev { DEVELOPMENT_PRIORITY } else { options.priority };
-    let peer = OwnPeer { identity: identity(options.id.as_deref()), priority, lifetime: options.lifetime };
+    let peer = OwnPeer { identity: identity(options.id.as_deref()), priority, lifetime: options.lifetime, election: None };
     run(&options.peering, peer, &options.namespaces, &options.cluster)
 }
 
 /// Runs `kopfd resume`.
 pub(super) fn resume(options: &ResumeOptions) -> u8 {
-    let peer = OwnPeer { identity: identity(options.id.as_deref()), priority: 0, lifetime: 0 };
+    let peer = OwnPeer { identity: identity(options.id.as_deref()), priority: 0, lifetime: 0, election: None };
     run(&options.peering, peer, &options.namespaces, &options.cluster)
 }
 
@@ -179,7 +179,7 @@ impl Order<'_> {
     }
 
     fn report(&self, object: &PeeringObject, is_found: bool) {
-        let (title, OwnPeer { identity, priority, lifetime }) = (object.title(), &self.peer);
+        let (title, OwnPeer { identity, priority, lifetime, .. }) = (object.title(), &self.peer);
         match (is_found, *lifetime > 0) {
             (false, _) => warn!(target: "kopfd::peering", "There is no such object: {title}. Nothing has changed."),
             (true, true) => info!(

@@ -9,6 +9,7 @@ use clap::Args;
 use crate::cluster::{Client, Error};
 use crate::engines::peering;
 use crate::engines::uninstall::{Held, OwnObject, Stopped, Uninstaller};
+use crate::handling::peering::{replicas_identity, replicas_name};
 use crate::kit::{Clock, duration};
 use crate::manifest::{Operator, known_kinds, settings};
 use crate::object::namespace::Pattern;
@@ -279,14 +280,17 @@ impl Work<'_> {
                 account.done.push(format!("deleted {}", object.title()));
             }
         }
+        let leases = operators.iter().map(|operator| self.options.lease.as_deref().unwrap_or(&operator.name));
+        let replicas = replicas_identity(&replicas_name(leases), &home);
         for operator in operators {
             let peering = &operator.settings.peering;
             let Some(name) = self.options.peering.as_ref().or(peering.mandatory.then_some(&peering.name)) else { continue };
             let clusterwide = Some(peering.clusterwide.unwrap_or(self.namespaces.is_empty()));
             let selectors = peering::selectors(&settings::Peering { clusterwide, standalone: false, ..peering.clone() });
-            // The pods of a Deployment have its name first; those that were stopped have left.
+            // The pods of a Deployment have its name first; those that were stopped have left. The record of replicas is left to the next leader.
             let prefix = format!("{}-", self.options.name.as_ref().unwrap_or(&operator.name));
-            for identity in self.uninstaller.leave_peering(&selectors, &self.namespaces, name, &prefix).await? {
+            let is_own = |identity: &str| identity == replicas || identity.starts_with(&prefix);
+            for identity in self.uninstaller.leave_peering(&selectors, &self.namespaces, name, is_own).await? {
                 account.done.push(format!("removed the peer {identity}"));
             }
         }

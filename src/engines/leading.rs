@@ -29,12 +29,17 @@ pub struct LeadingOptions {
     pub namespace: Option<String>,
     /// The identity of this replica.
     pub identity: String,
+    /// The name of all replicas of the process, which are one peer among other operators.
+    pub peer: String,
     /// The times.
     pub timing: Timing,
 }
 
 /// What begins and ends with the leadership, besides the handling of events.
 pub trait Led: Send + Sync {
+    /// This replica has got the Lease: tells others, before it leads.
+    fn announce(&self) -> BoxFuture<'_, ()>;
+
     /// This replica is about to lead.
     fn begin(&self);
 

@@ -9,6 +9,7 @@ pub mod object;
 mod process;
 mod report;
 mod sink;
+mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -34,6 +35,8 @@ use object::{OwnPeer, PeeringObject};
 pub use process::{Conflict, Membership, Overrides, ProcessPeering, ProcessPeers};
 use report::{Counts, Key, Report};
 use sink::StatusSink;
+pub use terms::Terms;
+use terms::Turns;
 
 /// Time limit for the removal of the own records.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,8 +63,10 @@ pub fn selectors(settings: &settings::Peering) -> Vec<Selector> {
 pub struct PeeringContext {
     /// The name of the operator, for messages.
     pub operator: Arc<str>,
-    /// The identity of the process.
+    /// The identity of the process, or the one of all replicas.
     pub identity: Arc<str>,
+    /// How the replicas share the identity, if there is an election.
+    pub replicas: Option<Replicas>,
     /// The settings.
     pub settings: settings::Peering,
     /// The connection to the cluster.
@@ -76,6 +81,15 @@ pub struct PeeringContext {
     pub process: ProcessPeers,
     /// The seed of randomness, in simulations.
     pub seed: Option<u64>,
+}
+
+/// The replicas of an operator as one peer.
+#[derive(Debug, Clone)]
+pub struct Replicas {
+    /// The terms of this one.
+    pub terms: Terms,
+    /// How long it may take until another one leads, after this one.
+    pub election: Duration,
 }
 
 /// The peerings of one operator.
@@ -139,11 +153,12 @@ impl Peerings {
 
     fn start(&mut self, key: Key) -> Stop {
         let (resource, namespace) = &key;
-        let PeeringContext { operator, identity, settings, client, clock, pause, metrics, process, seed } = &self.context;
+        let PeeringContext { operator, identity, replicas, settings, client, clock, pause, metrics, process, seed } = &self.context;
         let peer = OwnPeer {
             identity: Arc::clone(identity),
             priority: settings.priority,
             lifetime: i64::try_from(settings.lifetime.as_secs()).unwrap_or(i64::MAX),
+            election: replicas.as_ref().map(|replicas| replicas.election),
         };
         let object = Arc::new(PeeringObject {
             client: client.clone(),
@@ -160,8 +175,11 @@ impl Peerings {
         let stop = Stop::new();
         let (orders, outcomes) = (Arc::new(Orders::default()), watch::Sender::default());
         let (statuses, newest) = watch::channel(sink::Seen::Unknown);
+        let turns = replicas.as_ref().map_or_else(Turns::permanent, |replicas| replicas.terms.follow());
+        orders.write_regularly(turns.is_leading);
         let decisions = Decisions {
             object: Arc::clone(&object),
+            turns,
             is_mandatory: settings.mandatory,
             statuses: newest,
             written: outcomes.subscribe(),
@@ -174,14 +192,14 @@ impl Peerings {
             report: Report::new(Arc::clone(&self.counts), metrics.clone(), key.clone()),
         };
         let membership = process.enter(&title);
-        let keep_alive = KeepAlive::new(Arc::clone(&object), orders, outcomes, metrics.clone(), *seed);
+        let keep_alive = KeepAlive::new(Arc::clone(&object), Arc::clone(&orders), outcomes, metrics.clone(), *seed);
         self.tasks.spawn(format!("keep-alives of {title}"), {
             let stop = stop.clone();
             async move {
                 keep_alive.run(&stop).await;
                 // The other operators of the process are the same peer.
-                if membership.leave() {
-                    remove_own(&object).await;
+                if membership.leave() && !orders.is_idle() {
+                    leave(&object).await;
                 }
             }
         });
@@ -223,7 +241,8 @@ fn wanted(resources: &BTreeSet<Arc<Resource>>, namespaces: &BTreeSet<String>) ->
     wanted
 }
 
-async fn remove_own(object: &PeeringObject) {
+/// Removes the own record, or leaves it to the replica that leads next.
+async fn leave(object: &PeeringObject) {
     let failure = match tokio::time::timeout(REMOVAL_TIMEOUT, object.leave()).await {
         Ok(Ok(_)) => return,
         Ok(Err(error)) => error.chain(),

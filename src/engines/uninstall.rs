@@ -228,7 +228,7 @@ impl Uninstaller {
         Ok(converting)
     }
 
-    /// Removes the records of peers whose identities begin with a text, and returns these identities.
+    /// Removes the records of the operator among its peers, and returns their identities.
     ///
     /// # Errors
     /// If a peering object cannot be read or changed.
@@ -237,14 +237,13 @@ impl Uninstaller {
         selectors: &[Selector],
         namespaces: &[Pattern],
         name: &str,
-        prefix: &str,
+        is_own: impl Fn(&str) -> bool,
     ) -> Result<Vec<String>, Error> {
         let mut removed = Vec::new();
         for resource in self.select(selectors) {
             for object in self.list(&resource, namespaces).await?.iter().filter(|object| text(object, "/metadata/name") == Some(name)) {
                 let records = object.get("status").and_then(Value::as_object);
-                let own: Vec<String> =
-                    records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| key.starts_with(prefix)).collect();
+                let own: Vec<String> = records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
                 if !own.is_empty() {
                     let patch = Value::Object(peering::removal(&own));
                     self.objects.patch_status(ObjectAddress::of(&resource, object), &patch).await?;

@@ -151,6 +151,18 @@ pub fn operator_identity(user: &str, host: &str, started: Timestamp, random: &st
     format!("{}/{}/{random}", personal_identity(user, host), started.strftime("%Y%m%d%H%M%S"))
 }
 
+/// Returns the name of all replicas of a process: they are one peer, whichever of them leads. `leases` are the names of the Leases of its operators.
+pub fn replicas_name<'a>(leases: impl IntoIterator<Item = &'a str>) -> String {
+    let mut leases: Vec<&str> = leases.into_iter().collect();
+    leases.sort_unstable();
+    leases.join("+")
+}
+
+/// Returns the identity of the replicas with a name, whose Leases are in a namespace.
+pub fn replicas_identity(name: &str, namespace: &str) -> String {
+    format!("{name}@{namespace}")
+}
+
 /// Returns the most descriptive name of a machine: a name with a domain if there is one, never an address. `known` are the names and
 /// addresses that its name service knows for it.
 pub fn descriptive_host(hostname: &str, known: &[String]) -> String {

@@ -23,7 +23,6 @@ use crate::engines::error::Error;
 use crate::engines::events::{EventSink, EventStream};
 use crate::engines::health::Health;
 use crate::engines::indexing::Indexer;
-use crate::engines::leading::Led;
 use crate::engines::readiness::Readiness;
 use crate::engines::tally::Tally;
 use crate::telemetry::OperatorMetrics;
@@ -386,12 +385,14 @@ impl Background for LiveEffects {
 }
 
 /// Daemons and timers follow the leadership; cycles and schedules do so by themselves.
-impl Led for LiveEffects {
-    fn begin(&self) {
+impl LiveEffects {
+    /// A term begins.
+    pub(super) fn resume_background(&self) {
         self.background.iter().for_each(|background| background.resume());
     }
 
-    fn end(&self) -> BoxFuture<'_, ()> {
+    /// A term has ended.
+    pub(super) fn suspend_background(&self) -> BoxFuture<'_, ()> {
         match &self.background {
             Some(background) => background.suspend().boxed(),
             None => std::future::ready(()).boxed(),

@@ -2,6 +2,7 @@
 
 mod database_secrets;
 mod declared;
+mod led;
 mod process;
 mod running;
 
@@ -41,9 +42,10 @@ use crate::engines::effects::{Indexing as _, Scripts};
 use crate::engines::events::{EventSink, EventStream, LogSink};
 use crate::engines::hooks::secrets::Secrets;
 use crate::engines::hooks::{Answerer, AnswererParts, HookRevision};
-use crate::engines::leading::{Campaign, Election, HANDOVER_TIMEOUT, Lead, LeadingView, Led};
+use crate::engines::leading::{Campaign, Election, HANDOVER_TIMEOUT, Lead, LeadingView};
 use crate::engines::metrics::MetricsSink;
 use crate::engines::pause::Pause;
+use crate::engines::peering::Terms;
 use crate::engines::posting::{self, LogPoster, Poster, Queue};
 use crate::engines::schedules::store::ScheduleStore;
 use crate::engines::schedules::{ScheduleContext, Schedules};
@@ -51,6 +53,7 @@ use crate::engines::status::StatusSource;
 use database_secrets::DatabaseSecrets;
 pub use declared::connection;
 use declared::{declare, measure_indexes, peerings};
+use led::LedOperator;
 pub use process::{Access, ExitTimeouts, ServeError, ServerChoice, Shared};
 use running::RunningOperator;
 
@@ -270,10 +273,11 @@ async fn run(
     let opened = shared.hooks.open(Arc::clone(&answerer), &settings, &endpoints.hooks, has_hooks).await;
     let hooks_place = opened.map_err(|source| ServeError::Hooks { operator: name.clone(), source })?;
     let (clock, review_events) = (shared.clock.clone(), events.clone());
+    let terms = Terms::default();
     let election = shared.leading.as_ref().map(|options| {
         effects.background().iter().for_each(|background| background.limit_exit(HANDOVER_TIMEOUT));
         let (operator, view) = (name.clone(), LeadingView::default());
-        let led = Arc::clone(&effects) as Arc<dyn Led>;
+        let led = Arc::new(LedOperator { effects: Arc::clone(&effects), terms: terms.clone() });
         let (client, clock, lead, metrics) = (client.clone(), shared.clock.clone(), lead.clone(), metrics.clone());
         let campaign = Campaign { operator, client, clock, lead, led, metrics, view: view.clone() };
         (Election::start(options, campaign), view)
@@ -296,7 +300,7 @@ async fn run(
     };
     let has_hook_listener = shared.hooks.has_listener(&settings);
     let peering = (shared.peering.overrides.clone(), matches!(shared.scope, Scope::Cluster));
-    let peerings = peerings(&name, &settings, &shared, &client, &pause);
+    let peerings = peerings(&name, &settings, (&shared, &terms), &client, &pause);
     let earlier = shared.precedence.before(&name);
     let storages = settings.persistence.storages.clone().with_keys(&shared.digest_keys)?;
     let declared = Declared {

@@ -100,6 +100,12 @@ impl Task {
                 () = stop.requested() => return,
                 renewed = self.stand_by() => renewed,
             };
+            // A replica that stops meanwhile gives the Lease away at once.
+            tokio::select! {
+                biased;
+                () = stop.requested() => {}
+                () = self.campaign.led.announce() => {}
+            }
             self.begin(renewed);
             let end = self.lead(renewed, &stop).await;
             self.end(&end);

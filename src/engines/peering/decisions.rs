@@ -13,8 +13,9 @@ use super::keep_alive::{Orders, Written};
 use super::object::{PeeringObject, log};
 use super::report::Report;
 use super::sink::Seen;
+use super::terms::{Turn, Turns};
 use crate::engines::pause::{Hold, Pause};
-use crate::handling::peering::{Reaction, react};
+use crate::handling::peering::{Peer, Reaction, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
@@ -22,9 +23,14 @@ use crate::persistence::peering::{self, Malformed};
 /// not tell when they have: Python kopf on a busy machine took two and a half seconds with 200 retries at once.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
+/// Why a replica is paused at the begin of its term.
+const BEGINNING: &str = "its peers have to notice that this replica leads";
+
 /// The decisions about one peering object.
 pub(super) struct Decisions {
     pub object: Arc<PeeringObject>,
+    /// Whether this replica leads.
+    pub turns: Turns,
     /// Whether the operator stays paused as long as the object does not exist.
     pub is_mandatory: bool,
     /// The newest state of the object.
@@ -66,7 +72,9 @@ impl Decisions {
 
     async fn decide_endlessly(&mut self) {
         // The own record comes first, so that peers with a lower priority pause before this operator begins. The sender is not dropped.
-        let _ = self.written.wait_for(|written| written.attempts > 0).await;
+        if !self.orders.is_idle() {
+            let _ = self.written.wait_for(|written| written.attempts > 0).await;
+        }
         loop {
             let seen = self.statuses.borrow_and_update().clone();
             let next = self.decide(&seen);
@@ -84,6 +92,10 @@ impl Decisions {
                     // There is no watch.
                     Err(_) => std::future::pending().await,
                 },
+                turn = self.turns.next() => {
+                    self.follow(turn).await;
+                    return;
+                }
                 () = until(next.begins_at) => {
                     self.starting = None;
                     next.begins_at = None;
@@ -91,12 +103,49 @@ impl Decisions {
                 // As in kopf, the event of the own keep-alive lets all peers decide again.
                 () = until(next.expires_at) => {
                     next.expires_at = None;
-                    if self.is_absent_after_keep_alive().await {
+                    // A replica that stands by writes nothing, and decides by the clock.
+                    if self.orders.is_idle() || self.is_absent_after_keep_alive().await {
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Begins or ends a term of this replica.
+    async fn follow(&mut self, turn: Turn) {
+        let Turn::Lead(_written) = turn else {
+            self.orders.write_regularly(false);
+            return;
+        };
+        let is_known = match &*self.statuses.borrow() {
+            Seen::Present(status) => self.own_record(status.as_ref()).is_some(),
+            Seen::Unknown | Seen::Unavailable | Seen::Absent => true,
+        };
+        if !is_known && self.starting.is_none() {
+            // Peers with a lower priority may have begun meanwhile: it is as at a start.
+            self.starting = Some(self.pause.hold_briefly(BEGINNING));
+            self.begins_at = None;
+        }
+        let before = self.written.borrow_and_update().attempts;
+        self.orders.write_regularly(true);
+        // The sender is not dropped.
+        let _ = self.written.wait_for(|written| written.attempts > before).await;
+    }
+
+    /// Returns the own record if it is valid.
+    fn own_record(&self, status: Option<&Value>) -> Option<Peer> {
+        let now = self.object.clock.now();
+        let records = peering::read(status, now);
+        records.peers.into_iter().find(|peer| *peer.identity == *self.object.peer.identity && !peer.is_dead(now))
+    }
+
+    /// Tells whether the record that this replica shares with others is not what it has to be: another one has left it behind.
+    fn lacks_record(&self, status: Option<&Value>) -> bool {
+        let peer = &self.object.peer;
+        let has_replicas = peer.election.is_some() && !self.orders.is_idle();
+        let is_left = |record: Peer| record.lifetime == peer.last_lifetime() && record.lifetime != peer.lifetime;
+        has_replicas && self.own_record(status).is_none_or(is_left)
     }
 
     /// Writes a keep-alive. Returns whether the object does not exist: then there is no event, and the last records count. Otherwise it
@@ -136,7 +185,7 @@ impl Decisions {
             }
             Seen::Present(status) => {
                 // The object was created meanwhile.
-                if self.written.borrow().is_absent {
+                if self.written.borrow().is_absent || self.lacks_record(status.as_ref()) {
                     self.orders.keep_alive();
                 }
                 self.react(status.as_ref())
@@ -156,7 +205,7 @@ impl Decisions {
         if is_paused && self.peers.is_none() {
             self.peers = Some(self.pause.hold(self.object.title()));
         }
-        if !dead.is_empty() {
+        if !dead.is_empty() && !self.orders.is_idle() {
             self.orders.remove(dead);
         }
         self.report.set(relations);

@@ -31,6 +31,8 @@ pub(super) struct Orders {
 
 #[derive(Debug, Default)]
 struct Ordered {
+    /// Whether another replica writes the record.
+    is_idle: bool,
     is_keep_alive_due: bool,
     dead: BTreeSet<String>,
 }
@@ -48,8 +50,21 @@ impl Orders {
         self.arrived.notify_one();
     }
 
-    fn take(&self) -> Ordered {
-        std::mem::take(&mut *self.state.lock())
+    /// Has keep-alives written from now on, or not any more: then another replica writes them.
+    pub(super) fn write_regularly(&self, is_meant: bool) {
+        self.state.lock().is_idle = !is_meant;
+        self.arrived.notify_one();
+    }
+
+    /// Tells whether another replica writes the record.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.lock().is_idle
+    }
+
+    /// Returns whether a keep-alive is due, and which records are to be removed.
+    fn take(&self) -> (bool, BTreeSet<String>) {
+        let mut state = self.state.lock();
+        (std::mem::take(&mut state.is_keep_alive_due), std::mem::take(&mut state.dead))
     }
 }
 
@@ -90,6 +105,13 @@ impl KeepAlive {
     /// Writes until the stop is requested.
     pub(super) async fn run(mut self, stop: &Stop) {
         while !stop.is_requested() {
+            if self.orders.is_idle() {
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => return,
+                    () = self.orders.arrived.notified() => continue,
+                }
+            }
             let next_at = Instant::now() + self.keep_alive(stop).await;
             self.carry_out_orders(next_at, stop).await;
         }
@@ -97,8 +119,7 @@ impl KeepAlive {
 
     /// Writes a keep-alive. Returns the time until the next one.
     async fn keep_alive(&mut self, stop: &Stop) -> Duration {
-        let lifetime = Duration::from_secs(u64::try_from(self.object.peer.lifetime).unwrap_or_default());
-        let period = keep_alive_period(lifetime, self.random.random_range(HEAD_START));
+        let period = keep_alive_period(self.object.peer.keep_alive_lifetime(), self.random.random_range(HEAD_START));
         let object = Arc::clone(&self.object);
         let mut touched = std::pin::pin!(tokio::time::timeout(period, object.touch()));
         let ended = tokio::select! {
@@ -150,7 +171,10 @@ impl KeepAlive {
                 () = self.orders.arrived.notified() => {}
                 () = tokio::time::sleep_until(next_at) => return,
             }
-            let Ordered { is_keep_alive_due, dead } = self.orders.take();
+            if self.orders.is_idle() {
+                return;
+            }
+            let (is_keep_alive_due, dead) = self.orders.take();
             if !dead.is_empty() {
                 tokio::select! {
                     biased;

@@ -1,6 +1,7 @@
 //! A peering object, and the requests that change its records.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -23,12 +24,25 @@ pub struct OwnPeer {
     pub priority: i64,
     /// How many seconds its record is valid. A record that is not valid at all is removed.
     pub lifetime: i64,
+    /// How long it may take until another replica leads and continues the record; `None` without replicas.
+    pub election: Option<Duration>,
 }
 
 impl OwnPeer {
     /// Returns what decisions need of it.
     pub fn own(&self) -> Own<'_> {
         Own { identity: &self.identity, priority: self.priority }
+    }
+
+    /// Returns how long the record that it leaves behind is valid, in seconds.
+    pub fn last_lifetime(&self) -> i64 {
+        let Some(election) = self.election else { return 0 };
+        i64::try_from(election.as_secs()).unwrap_or(i64::MAX).min(self.lifetime)
+    }
+
+    /// Returns how long a keep-alive is enough: if there are replicas, until the next one leads after the loss of this one.
+    pub fn keep_alive_lifetime(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.lifetime).unwrap_or_default()).saturating_sub(self.election.unwrap_or_default())
     }
 }
 
@@ -68,12 +82,12 @@ impl PeeringObject {
         self.write(self.peer.lifetime).await
     }
 
-    /// Removes the own record. Returns whether the object exists.
+    /// Removes the own record, or leaves it to the replica that leads next. Returns whether the object exists.
     ///
     /// # Errors
     /// If the request fails.
     pub async fn leave(&self) -> Result<bool, Error> {
-        self.write(0).await
+        self.write(self.peer.last_lifetime()).await
     }
 
     async fn write(&self, lifetime: i64) -> Result<bool, Error> {

@@ -12,7 +12,8 @@ use crate::cluster::{self, Client, ConnectionSettings};
 use crate::engines::health::Health;
 use crate::engines::leading::Lead;
 use crate::engines::pause::Pause;
-use crate::engines::peering::{PeeringContext, Peerings};
+use crate::engines::peering::{PeeringContext, Peerings, Replicas, Terms};
+use crate::handling::peering::replicas_identity;
 use crate::handling::{Handler, Policy};
 use crate::manifest::Settings;
 use crate::script::Indexes;
@@ -46,7 +47,13 @@ pub(super) fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, s
 }
 
 /// Returns the peerings of an operator, unless it ignores its peers.
-pub(super) fn peerings(name: &str, settings: &Settings, shared: &Shared, client: &Client, pause: &Pause) -> Option<Peerings> {
+pub(super) fn peerings(
+    name: &str,
+    settings: &Settings,
+    (shared, terms): (&Shared, &Terms),
+    client: &Client,
+    pause: &Pause,
+) -> Option<Peerings> {
     let mut peering = settings.peering.clone();
     if peering.standalone {
         return None;
@@ -58,9 +65,22 @@ pub(super) fn peerings(name: &str, settings: &Settings, shared: &Shared, client:
         );
         peering.clusterwide = Some(true);
     }
+    let replicas = shared.leading.as_ref().map(|options| Replicas {
+        terms: terms.clone(),
+        // A Lease that cannot be released runs out, which is noticed at the next attempt to get it.
+        election: options.timing.lease_duration + options.timing.retry_period,
+    });
+    let identity = shared.leading.as_ref().map_or_else(
+        || Arc::clone(&shared.peering.identity),
+        |options| {
+            let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace());
+            replicas_identity(&options.peer, &namespace).into()
+        },
+    );
     Some(Peerings::new(PeeringContext {
         operator: Arc::from(name),
-        identity: Arc::clone(&shared.peering.identity),
+        identity,
+        replicas,
         settings: peering,
         client: client.clone(),
         clock: shared.clock.clone(),

@@ -79,7 +79,7 @@ impl<'c> Peers<'c> {
     }
 
     /// Starts an engine with a priority, and with the lifetime of its record in seconds.
-    fn start(&self, engine: Engine, priority: i64, lifetime: u64) -> Rc<Operator> {
+    pub(crate) fn start(&self, engine: Engine, priority: i64, lifetime: u64) -> Rc<Operator> {
         let handlers = [Handler::on("create", "on_create").with("retries", 9), Handler::on("update", "on_update")];
         let launch = self.context.launch(engine, std::slice::from_ref(&self.kind), &handlers);
         set_lifetime(&launch, lifetime);
@@ -95,7 +95,7 @@ impl<'c> Peers<'c> {
     }
 
     /// Creates an object, and waits until an engine has handled it, and no other.
-    fn expect_handled_by(&self, object: &str, engine: Engine) {
+    pub(crate) fn expect_handled_by(&self, object: &str, engine: Engine) {
         self.context.create(&self.kind, object, json!({"size": 1}));
         self.context.handled(&self.kind, object);
         let engines: Vec<String> = self.context.calls().into_iter().filter(|call| call.object == object).map(|call| call.engine).collect();
@@ -109,7 +109,7 @@ impl<'c> Peers<'c> {
         assert_eq!(self.context.calls_of(object), [""; 0], "both engines are paused");
     }
 
-    fn log_says(&self, operator: &Operator, text: &str) {
+    pub(crate) fn log_says(&self, operator: &Operator, text: &str) {
         self.context.eventually(&format!("the log says {text:?}"), || operator.log().contains(text).then_some(()));
     }
 

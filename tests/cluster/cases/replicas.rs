@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::cases;
+use super::peering::Peers;
 use crate::harness::{Case, Engine, Handler, Kind, Launch, Operator, TestContext, WriteProxy, eventually};
 
 pub(crate) const CASES: &[Case] = cases![
     replicas_hand_over_at_a_signal_and_follow_a_killed_leader,
     a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues,
+    replicas_are_one_peer_beside_kopf_which_stays_paused_at_each_change_over,
 ];
 
 const LEASE_DURATION: Duration = Duration::from_secs(10);
@@ -31,11 +33,15 @@ struct Replicas<'a> {
 
 impl<'a> Replicas<'a> {
     fn new(context: &'a TestContext<'a>) -> Self {
-        let kind = context.thing();
-        let handlers = ["first", "second", "third"].map(|id| Handler::on("create", id));
-        let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &handlers);
+        Self::of(context, context.thing(), &["first", "second", "third"].map(|id| Handler::on("create", id)), &[])
+    }
+
+    /// Returns replicas with handlers of a kind, and with further options.
+    fn of(context: &'a TestContext<'a>, kind: Kind, handlers: &[Handler], more: &[String]) -> Self {
+        let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), handlers);
         let options = ["--leader-elect", "--lease=elected", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"];
-        let options = options.map(str::to_owned).into_iter().chain([format!("--lease-namespace={}", context.namespace)]).collect();
+        let options = options.map(str::to_owned).into_iter().chain([format!("--lease-namespace={}", context.namespace)]);
+        let options = options.chain(more.iter().cloned()).collect();
         Self { context, kind, launch: Launch { options, ..launch } }
     }
 
@@ -141,4 +147,46 @@ fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues(c
     assert!(after <= before + 1, "{}", one.operator.log());
     replicas.handle("after");
     assert_eq!(one.writes(), after, "{}", one.operator.log());
+}
+
+fn replicas_are_one_peer_beside_kopf_which_stays_paused_at_each_change_over(context: &TestContext<'_>) {
+    let peers = Peers::new(context, false);
+    let kopf = peers.start(Engine::Kopf, 5, 60);
+    peers.expect_handled_by("before", Engine::Kopf);
+    let options = [format!("--peering={}", peers.name()), "--priority=10".to_owned(), "--verbose".to_owned()];
+    let replicas = Replicas::of(context, peers.kind.clone(), &[Handler::on("create", "on_create")], &options);
+    let records = || {
+        let object = context.client().get(&peers.paths().1).expect("the peering is there");
+        object["status"].as_object().cloned().unwrap_or_default()
+    };
+    let own = format!("elected@{}", context.namespace);
+
+    let one = replicas.start("one");
+    let (leader, _) = replicas.followed("", Instant::now());
+    peers.log_says(&kopf, &format!("Pausing operations in favour of [<Peer {own}: priority=10, lifetime=60, "));
+    let two = replicas.start("two");
+    context.eventually("the second one stands by", || two.operator.log().contains(&format!("{leader} holds the lease")).then_some(()));
+    peers.expect_handled_by("by-the-first", Engine::Kopfd);
+    assert_eq!(two.writes(), 0, "a replica that stands by writes nothing");
+    assert_eq!(records().len(), 2, "the replicas have one record: {:?}", records());
+
+    one.operator.signal("TERM");
+    let (second, _) = replicas.followed(&leader, Instant::now());
+    peers.expect_handled_by("by-the-second", Engine::Kopfd);
+    context.eventually("the record has its whole lifetime again", || (records()[&own]["lifetime"] == 60).then_some(()));
+    eventually("the first one ends", Duration::from_secs(30), || one.operator.ended());
+    context.kill(&one.operator);
+
+    let three = replicas.start("three");
+    context.eventually("the third one stands by", || three.operator.log().contains(&format!("{second} holds the lease")).then_some(()));
+    context.kill(&two.operator);
+    replicas.followed(&second, Instant::now());
+    peers.expect_handled_by("by-the-third", Engine::Kopfd);
+    assert!(!kopf.log().contains("Resuming operations"), "{}", kopf.log());
+
+    // The last one leaves its record behind, which expires after the lease duration and one retry period.
+    context.stop(&three.operator);
+    assert_eq!(records()[&own]["lifetime"], 11);
+    peers.log_says(&kopf, "Resuming operations after the pause.");
+    peers.expect_handled_by("after", Engine::Kopf);
 }
