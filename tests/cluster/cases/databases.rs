@@ -23,7 +23,9 @@ use servers::{PASSWORD, Product, Server};
 
 pub(crate) const CASES: &[Case] = cases![
     the_database_users_example_survives_kills_between_any_two_statements_of_mariadb,
-    the_database_users_example_survives_kills_between_any_two_statements_of_postgresql,
+    the_database_users_example_survives_kills_after_every_first_statement_of_three_of_postgresql,
+    the_database_users_example_survives_kills_after_every_second_statement_of_three_of_postgresql,
+    the_database_users_example_survives_kills_after_every_third_statement_of_three_of_postgresql,
     the_database_users_example_survives_kills_between_any_two_requests,
     the_database_users_example_keeps_its_promises_on_mariadb,
     the_database_users_example_keeps_its_promises_on_postgresql,
@@ -40,12 +42,21 @@ fn the_database_users_example_keeps_its_promises_on_mariadb(context: &TestContex
     Setting::new(context, Product::Mariadb).promises();
 }
 
-fn the_database_users_example_survives_kills_between_any_two_statements_of_postgresql(context: &TestContext<'_>) {
-    Setting::new(context, Product::Postgres).kills();
+// The steps on PostgreSQL have more statements, so the kills are divided into cases that run side by side.
+fn the_database_users_example_survives_kills_after_every_first_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+    Setting::new(context, Product::Postgres).kills(1, 3);
+}
+
+fn the_database_users_example_survives_kills_after_every_second_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+    Setting::new(context, Product::Postgres).kills(2, 3);
+}
+
+fn the_database_users_example_survives_kills_after_every_third_statement_of_three_of_postgresql(context: &TestContext<'_>) {
+    Setting::new(context, Product::Postgres).kills(3, 3);
 }
 
 fn the_database_users_example_survives_kills_between_any_two_statements_of_mariadb(context: &TestContext<'_>) {
-    Setting::new(context, Product::Mariadb).kills();
+    Setting::new(context, Product::Mariadb).kills(1, 1);
 }
 
 fn the_database_users_example_survives_kills_between_any_two_requests(context: &TestContext<'_>) {
@@ -256,8 +267,8 @@ impl<'c> Setting<'c> {
         }
     }
 
-    /// Kills the operator after the n-th statement of each step, before it has its answer, for all n.
-    fn kills(&self) {
+    /// Kills the operator after the n-th statement of each step, before it has its answer, for all n from a first one at intervals.
+    fn kills(&self, first: usize, interval: usize) {
         let context = self.context;
         let proxy = Proxy::open(self.server.product, self.server.port);
         let launch = self.launch(&format!("127.0.0.1:{}", proxy.port), false);
@@ -265,7 +276,7 @@ impl<'c> Setting<'c> {
         let mut kills = 0;
         // The steps of users have fewer statements.
         let mut has_user = true;
-        for statement in 1..MOST {
+        for statement in (first..MOST).step_by(interval) {
             let before = kills;
             let mut killed = Vec::new();
             self.live(has_user, |act, is_done| {
@@ -289,7 +300,7 @@ impl<'c> Setting<'c> {
             has_user &= killed.len() == 4 && (killed[1] || killed[2]);
             if kills == before {
                 assert!(kills > 10, "only {kills} kills");
-                println!("       {kills} kills, the longest step has {} statements", statement - 1);
+                println!("       {kills} kills, the longest step has fewer than {statement} statements");
                 return;
             }
         }
