@@ -9,6 +9,7 @@ mod logs;
 mod reload;
 mod replicas;
 mod status;
+mod webhook_servers;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -21,7 +21,7 @@ use crate::child::{LIMIT, Process};
 /// Memory limit of the operator, in MiB. An unoptimised binary starts with about 50.
 const MEMORY: u64 = 300;
 
-const SCRIPT: &str = r#"
+pub(super) const SCRIPT: &str = r#"
 fn check(body, operation, userinfo, warnings, dryrun) {
     warnings.push(`${operation} by ${userinfo.username}`);
     if body.data?.wrong == "yes" { throw reject("this is wrong", 422); }
@@ -114,7 +114,7 @@ impl Run {
     }
 }
 
-fn review(data: &Value) -> Value {
+pub(super) fn review(data: &Value) -> Value {
     let mut reviewed = object("default", "reviewed");
     reviewed["data"] = data.clone();
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
