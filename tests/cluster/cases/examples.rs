@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use kopfd::handling::hook::auth::{Algorithm, Encoding, Signature};
+
 use super::cases;
+use super::outside::send;
+use super::peering::Peers;
 use crate::harness::child::{ask, output};
 use crate::harness::{Case, Kind, LIVENESS, Launch, Operator, TestContext, has_finalizer, last_handled};
 
@@ -24,6 +28,9 @@ pub(crate) const CASES: &[Case] = cases![
     the_daemons_example_follows_its_object,
     the_timers_example_calls_its_functions_at_their_times,
     the_schedules_example_keeps_house,
+    the_operators_of_the_peering_example_pause_for_each_other,
+    the_admission_example_reviews_and_changes_objects,
+    the_requests_to_the_hooks_example_touch_its_objects,
 ];
 
 /// The kind of an example.
@@ -67,9 +74,7 @@ fn run(context: &TestContext<'_>, name: &str) -> Rc<Operator> {
 /// Starts an example's operator with further options, and applies its object in the namespace of the case.
 pub(crate) fn run_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Rc<Operator> {
     apply_definition(context, name);
-    let launch = context.launch_source(&example(name).join("operator.yaml"));
-    let launch = Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch };
-    let operator = context.start(&context.with_derived_rights(launch));
+    let operator = context.start(&launch_with(context, name, options));
     // Objects that exist before the watch are listed; later ones are added.
     log_says(context, &operator, " watches ");
     apply_object(context, name);
@@ -79,6 +84,12 @@ pub(crate) fn run_with(context: &TestContext<'_>, name: &str, options: &[&str]) 
 fn apply_object(context: &TestContext<'_>, name: &str) {
     let file = example(name).join("obj.yaml").display().to_string();
     context.cluster().kubectl_ok(&["apply", "-n", &context.namespace, "-f", &file]);
+}
+
+/// Returns the start options of an example with the derived rights and further options.
+fn launch_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Launch {
+    let launch = context.launch_source(&example(name).join("operator.yaml"));
+    context.with_derived_rights(Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch })
 }
 
 /// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a case.
@@ -155,7 +166,7 @@ fn the_handlers_example_calls_each_handler_for_its_cause(context: &TestContext<'
     assert_eq!((&object["status"]["on_create"], &object["status"]["on_update"]), (&json!({"size": 1}), &json!({"changes": 1})));
     assert_eq!(operator.log().matches("The size goes").count(), 2, "the field handler sees its field only");
     context.stop(&operator);
-    let second = context.start(&context.launch_source(&example("05-handlers").join("operator.yaml")));
+    let second = context.start(&launch_with(context, "05-handlers", &[]));
     log_says(context, &second, "Back at work on lifetime.");
     context.delete(&kind, "lifetime");
     context.gone(&kind, "lifetime");
@@ -178,7 +189,7 @@ fn the_sub_handlers_example_handles_each_item(context: &TestContext<'_>) {
 }
 
 fn the_events_example_reports_pods_without_changing_them(context: &TestContext<'_>) {
-    let operator = context.start(&context.launch_source(&example("08-events").join("operator.yaml")));
+    let operator = context.start(&launch_with(context, "08-events", &[]));
     let pods = Kind::core("Pod", "pods", true);
     apply_object(context, "08-events");
     log_says(context, &operator, "Event 1 of pod watched-pod:");
@@ -213,8 +224,7 @@ fn the_filtering_example_calls_only_matching_handlers(context: &TestContext<'_>)
 }
 
 fn the_hooks_example_calls_its_functions_in_their_order(context: &TestContext<'_>) {
-    let launch = context.launch_source(&example("13-hooks").join("operator.yaml"));
-    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    let operator = context.start(&launch_with(context, "13-hooks", &[LIVENESS]));
     log_says(context, &operator, " watches ");
     apply_object(context, "13-hooks");
     let served = format!("{}/served", context.namespace);
@@ -241,8 +251,7 @@ fn the_indexing_example_publishes_what_the_indexes_have(context: &TestContext<'_
     let (kind, pods, namespace) = (SMALL.kind(), Kind::core("Pod", "pods", true), &context.namespace);
     apply_definition(context, "16-indexing");
     apply_object(context, "16-indexing");
-    let launch = context.launch_source(&example("16-indexing").join("operator.yaml"));
-    let operator = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    let operator = context.start(&launch_with(context, "16-indexing", &[LIVENESS]));
     let [first, second] = ["first", "second"].map(|name| format!("{namespace}/{name}"));
     let status = |running: &[&String], mine: &[&String]| json!({"running": running, "mine": mine});
     // The first call of the timer sees both pods, however long they take to be listed.
@@ -270,8 +279,7 @@ fn the_daemons_example_follows_its_object(context: &TestContext<'_>) {
     context.merge(&kind, "watched", json!({"metadata": {"labels": {"guarded": null}}}));
     context.stop(&operator);
     log_says(context, &operator, "Stopped: [\"OPERATOR_EXITING\"].");
-    let launch = context.launch_source(&example("14-daemons").join("operator.yaml"));
-    let second = context.start(&Launch { options: vec![LIVENESS.into()], ..launch });
+    let second = context.start(&launch_with(context, "14-daemons", &[LIVENESS]));
     let endpoints = second.endpoints();
     // The daemon compares the size with the one at its start.
     let is_running = "handler=\"watch_size\",type=\"daemon\",state=\"calling\"} 1";
@@ -293,7 +301,7 @@ fn the_timers_example_calls_its_functions_at_their_times(context: &TestContext<'
         ("timers.rhai", "temporary(\"not yet\", 10)", "temporary(\"not yet\", 1)"),
     ];
     apply_definition(context, "15-timers");
-    let operator = context.start(&launch_copy(context, "15-timers", &changes));
+    let operator = context.start(&context.with_derived_rights(launch_copy(context, "15-timers", &changes)));
     log_says(context, &operator, " watches ");
     apply_object(context, "15-timers");
     log_says(context, &operator, "The size has settled at 1.");
@@ -332,7 +340,7 @@ fn the_schedules_example_keeps_house(context: &TestContext<'_>) {
     create("draft", "web", Some("2024-03-01T12:20:00Z"));
     create("kept", "web", Some("2124-03-01T12:20:00Z"));
     create("other", "shop", None);
-    let operator = context.start(&launch_schedules(context));
+    let operator = context.start(&context.with_derived_rights(launch_schedules(context)));
     context.gone(&maps, "draft");
     log_says(context, &operator, &format!("{}/draft has expired.", context.namespace));
     let report = context.object(&maps, "report", "counts the teams", |object| object["data"] == json!({"web": "1", "shop": "1"}));
@@ -340,4 +348,117 @@ fn the_schedules_example_keeps_house(context: &TestContext<'_>) {
         object["metadata"]["annotations"]["housekeeping/of"] != report["metadata"]["annotations"]["housekeeping/of"]
     });
     assert!(context.get(&maps, "kept").is_some(), "what has not expired stays");
+}
+
+fn the_operators_of_the_peering_example_pause_for_each_other(context: &TestContext<'_>) {
+    let (kind, peers) = (SMALL.kind(), Peers::new(context, false));
+    apply_definition(context, "06-peering");
+    let peering = format!("--peering={}", peers.name());
+    let launch = |log: &str, options: &[&str]| {
+        let launch = launch_with(context, "06-peering", &[&[peering.as_str()], options].concat());
+        Launch { log: context.directory().join(log), ..launch }
+    };
+    let first = context.start(&launch("first.log", &[]));
+    log_says(context, &first, " watches ");
+    let create = |name: &str| {
+        let object = json!({"apiVersion": "kopfd.dev/v1", "kind": "KopfdExample", "metadata": {"name": name}});
+        context.client().create(&kind.collection(&context.namespace), &object);
+        context.handled(&kind, name);
+    };
+    create("peered");
+    let second = context.start(&launch("second.log", &[]));
+    for operator in [&first, &second] {
+        log_says(context, operator, "Possibly conflicting operators with the same priority: [<Peer ");
+    }
+    log_says(context, &first, "Pausing all operators, including self: [<Peer ");
+    context.stop(&second);
+    log_says(context, &first, "Resuming operations after the pause.");
+    let developed = context.start(&launch("developed.log", &["--dev"]));
+    log_says(context, &first, "Pausing operations in favour of [<Peer ");
+    create("meanwhile");
+    log_says(context, &developed, "Creation is processed: 1 succeeded; 0 failed.");
+    context.stop(&developed);
+    // A mandatory peering begins with a pause, and the second one was that of equal priorities.
+    context.eventually("the first operator resumes again", || {
+        (first.log().matches("Resuming operations after the pause.").count() == 3).then_some(())
+    });
+    context.stop(&first);
+}
+
+/// Copies the admission example with a kind of its own, since webhooks see the requests of all cases, and with a free port.
+pub(crate) fn copy_admission(context: &TestContext<'_>) -> PathBuf {
+    let copy = context.directory().join("17-admission");
+    let copied = output(Command::new("cp").arg("-r").arg(example("17-admission")).arg(&copy));
+    assert!(copied.status.success(), "the example can be copied");
+    let (group, short_name) = (format!("{}.kopfd.dev", context.namespace), format!("guarded-{}", context.namespace));
+    let files = ["crd.yaml", "obj.yaml", "operator.yaml", "scenarios/admission.yaml", "scenarios/disturbed.yaml"];
+    for file in files.map(|file| copy.join(file)) {
+        let text = std::fs::read_to_string(&file).expect("the example has this file");
+        let text = text.replace("kopfd.dev", &group).replace("KopfdExample", GUARDED.0).replace("kopfdexample", &GUARDED.0.to_lowercase());
+        // The manifest and the scenarios themselves are of kopfd's group.
+        let text = ["Operator", "Scenario"].iter().fold(text, |text, kind| {
+            text.replace(&format!("apiVersion: {group}/v1\nkind: {kind}"), &format!("apiVersion: kopfd.dev/v1\nkind: {kind}"))
+        });
+        let text = text.replace("kex", &short_name).replace("port: 9443, host: localhost", "addr: 127.0.0.1");
+        std::fs::write(&file, text).expect("our own copy can be written");
+    }
+    let definition = copy.join("crd.yaml").display().to_string();
+    context.cluster().kubectl_ok(&["apply", "--server-side", "-f", &definition]);
+    context.cluster().kubectl_ok(&["wait", "--for=condition=Established", "--timeout=60s", "-f", &definition]);
+    copy
+}
+
+/// The kind of the copy of the admission example, and its plural name: other examples name theirs without a group.
+const GUARDED: (&str, &str) = ("GuardedExample", "guardedexamples");
+
+fn the_admission_example_reviews_and_changes_objects(context: &TestContext<'_>) {
+    let copy = copy_admission(context);
+    let kind = Kind::of_group(&format!("{}.kopfd.dev", context.namespace)).named(GUARDED.0, GUARDED.1);
+    let operator = context.start(&context.with_derived_rights(context.launch_source(&copy.join("operator.yaml"))));
+    let create = |name: &str, value: &str, query: &str| {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.name, "metadata": {"name": name}, "spec": {"field": value}});
+        let path = format!("{}{query}", kind.collection(&context.namespace));
+        context.client().request("POST", &path, "application/json", Some(&object))
+    };
+    // Dry runs store nothing while nobody reviews them yet.
+    context.eventually("the API server calls the webhooks", || create("lazy", "not-allowed", "?dryRun=All").err());
+    let denied = create("wrong", "wrong", "").expect_err("it is denied");
+    assert!(denied.status == 500 && denied.message.ends_with("Meh! I don't like it. Change the field."), "{denied}");
+    let lazy = create("lazy", "not-allowed", "").expect_err("it is denied");
+    assert!(lazy.status == 555 && lazy.message.ends_with("I'm too lazy anyway. Go away!"), "{lazy}");
+    let object = copy.join("obj.yaml").display().to_string();
+    let applied = context.cluster().kubectl(&["apply", "-n", &context.namespace, "-f", &object]);
+    let warnings = String::from_utf8_lossy(&applied.stderr).into_owned();
+    assert!(applied.status.success(), "{warnings}");
+    for warning in ["Accessing as user-agent: kube-apiserver-admission", "SSL peer is not identified.", "You are admin."] {
+        assert!(warnings.contains(&format!("Warning: {warning}")), "{warning} is missing: {warnings}");
+    }
+    assert_eq!(context.get(&kind, "admitted").expect("it is there")["spec"], json!({"field": "value", "injected": 123}));
+    context.delete(&kind, "admitted");
+    context.stop(&operator);
+}
+
+fn the_requests_to_the_hooks_example_touch_its_objects(context: &TestContext<'_>) {
+    let kind = Kind::of_group("example.com").named("Mirror", "mirrors");
+    apply_definition(context, "hooks");
+    // Secrets without a namespace are those of the operator's own.
+    context.cluster().kubectl_ok(&["apply", "-n", "default", "-f", &example("hooks").join("secret.yaml").display().to_string()]);
+    let operator = context.start(&launch_with(context, "hooks", &[LIVENESS]));
+    log_says(context, &operator, " watches ");
+    apply_object(context, "hooks");
+    let address = operator.endpoints();
+    let refresh = |token: &str, name: &str| {
+        let path = format!("/refresh?namespace={}&name={name}", context.namespace);
+        send(&address, &format!("Authorization: Bearer {token}"), "POST", &path, Some(&json!({})))
+    };
+    context.eventually("the mirror is known", || (refresh("not-a-real-token", "hello").0 == 202).then_some(()));
+    assert_eq!(refresh("not-a-real-token", "other").0, 404);
+    assert_eq!(refresh("wrong", "hello").0, 403);
+    let push = json!({"after": "6dcb09b", "repository": {"full_name": "octocat/hello-world"}});
+    let form = Signature { header: String::new(), algorithm: Algorithm::Sha256, prefix: "sha256=".to_owned(), encoding: Encoding::Hex };
+    let signature = form.sign(b"It's a Secret to Everybody", push.to_string().as_bytes());
+    let headers = format!("X-GitHub-Event: push\r\nX-GitHub-Delivery: 1\r\nX-Hub-Signature-256: {signature}");
+    assert_eq!(send(&address, &headers, "POST", "/github", Some(&push)), (200, json!({"touched": 1})));
+    context.object(&kind, "hello", "has the commit", |object| object["status"]["commit"] == "6dcb09b");
+    context.stop(&operator);
 }

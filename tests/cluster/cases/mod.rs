@@ -21,6 +21,7 @@ mod pod;
 mod pods;
 mod reload;
 mod replicas;
+mod rights;
 mod sameness;
 mod scenarios;
 mod secrets;
@@ -47,6 +48,7 @@ pub(crate) fn all() -> Vec<Case> {
         crashes::CASES,
         databases::CASES,
         loops::CASES,
+        rights::CASES,
         reload::CASES,
         limits::CASES,
         steps::CASES,

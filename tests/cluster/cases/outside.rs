@@ -19,6 +19,7 @@ mod programs;
 mod records;
 mod synced;
 
+pub(crate) use counterpart::ask as send;
 use counterpart::{Counterpart, ask};
 
 pub(crate) const CASES: &[Case] = cases![

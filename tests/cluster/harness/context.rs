@@ -1,15 +1,14 @@
 //! The environment of one case: its namespaces, its kinds, its operators, and a record of its handlers' calls.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::child::output;
 use super::client::{Client, Watch};
 use super::cluster::{ApiServer, Cluster, admin_token, revision};
 use super::kind::Kind;
@@ -17,6 +16,10 @@ use super::operator::{Engine, Launch, Operator};
 use super::twins::{self, Handler, Notes};
 use super::wait::{TIMEOUT, eventually};
 use super::write_proxy::WriteProxy;
+
+mod rights;
+
+pub(crate) use rights::rbac_options;
 
 /// An object that is unchanged for this long counts as settled, even on a busy machine.
 const REST: Duration = Duration::from_millis(400);
@@ -30,6 +33,8 @@ pub(crate) struct TestContext<'c> {
     directory: PathBuf,
     kinds: RefCell<Vec<Kind>>,
     operators: RefCell<Vec<Rc<Operator>>>,
+    /// The logs of operators with derived rights.
+    derived_logs: RefCell<BTreeSet<PathBuf>>,
     launched: Cell<usize>,
     /// The last awaited object, shown if the wait fails.
     last_seen: RefCell<Option<Value>>,
@@ -86,6 +91,7 @@ impl<'c> TestContext<'c> {
             directory: directory.to_owned(),
             kinds: RefCell::default(),
             operators: RefCell::default(),
+            derived_logs: RefCell::default(),
             launched: Cell::new(0),
             last_seen: RefCell::default(),
             crashing: RefCell::default(),
@@ -170,6 +176,7 @@ impl<'c> TestContext<'c> {
             options: Vec::new(),
             variables: Vec::new(),
             log: self.log_path(engine),
+            has_derived_rights: false,
         }
     }
 
@@ -183,45 +190,17 @@ impl<'c> TestContext<'c> {
             options: Vec::new(),
             variables: Vec::new(),
             log: self.log_path(Engine::Kopfd),
+            has_derived_rights: false,
         }
-    }
-
-    /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives.
-    pub(crate) fn with_derived_rights(&self, launch: Launch) -> Launch {
-        let namespaces: Vec<&str> = launch.namespaces.iter().flat_map(|namespace| ["--namespace", namespace]).collect();
-        let (account, token) = self.derived_account(&launch.source, &namespaces);
-        Launch { kubeconfig: self.cluster.api_server().kubeconfig_of(&self.directory.join(account), &token), ..launch }
-    }
-
-    /// Makes an account with exactly the rights that `kopfd rbac` derives from a manifest, and returns its name and a token of it.
-    pub(crate) fn derived_account(&self, manifest: &Path, options: &[&str]) -> (String, String) {
-        let number = self.launched.replace(self.launched.get() + 1);
-        let account = format!("{}-{number}", self.namespace);
-        let mut command = Command::new(&self.cluster.tools().kopfd);
-        let printed = output(command.arg("rbac").arg(manifest).args(["--service-account", &account]).args(options));
-        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-        let directory = self.directory.join(&account);
-        fs::create_dir_all(&directory).expect("the directory of an account can be made");
-        let roles = directory.join("roles.yaml");
-        fs::write(&roles, &printed.stdout).expect("the roles can be written");
-        self.cluster.kubectl_ok(&["apply", "-f", &roles.display().to_string()]);
-        let user = format!("system:serviceaccount:default:{account}");
-        let wanted = json!({"group": "apiextensions.k8s.io", "resource": "customresourcedefinitions", "verb": "watch"});
-        let review = json!({"spec": {"user": user, "resourceAttributes": wanted}});
-        // The API server reads roles from a watch, too.
-        eventually(&format!("{account} has its rights"), TIMEOUT, || {
-            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let answer = self.client().request("POST", path, "application/json", Some(&review)).ok()?;
-            (answer["status"]["allowed"] == true).then_some(())
-        });
-        let token = self.cluster.kubectl_ok(&["create", "token", &account, "--namespace=default"]).trim().to_owned();
-        (account, token)
     }
 
     /// Starts an operator. If it ends by itself, the next wait of the case fails at once.
     pub(crate) fn start(&self, launch: &Launch) -> Rc<Operator> {
         let operator = Rc::new(Operator::start(self.cluster.tools(), launch));
         self.operators.borrow_mut().push(Rc::clone(&operator));
+        if launch.has_derived_rights {
+            self.derived_logs.borrow_mut().insert(launch.log.clone());
+        }
         operator
     }
 
@@ -237,7 +216,8 @@ impl<'c> TestContext<'c> {
     /// The crash happens during any wait of the case.
     pub(crate) fn start_and_crash_after(&self, launch: &Launch, writes: usize) {
         let proxy = WriteProxy::open(self.client(), writes);
-        let launch = Launch { kubeconfig: proxy.kubeconfig(&self.directory), ..launch.clone() };
+        // The proxy has the rights of the administrator.
+        let launch = Launch { kubeconfig: proxy.kubeconfig(&self.directory), has_derived_rights: false, ..launch.clone() };
         let operator = self.start(&launch);
         self.crashing.replace(Some(Crashing { proxy, launch, operator, has_crashed: false }));
     }

@@ -49,6 +49,15 @@ pub(crate) struct Launch {
     pub(crate) variables: Vec<(String, String)>,
     /// The log file.
     pub(crate) log: PathBuf,
+    /// Whether its account has exactly the rights that are derived for it.
+    pub(crate) has_derived_rights: bool,
+}
+
+impl Launch {
+    /// Tells whether the operator follows a peering.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.options.iter().any(|option| ["--peering", "--priority", "--dev"].iter().any(|known| option.starts_with(known)))
+    }
 }
 
 /// A started operator. It is killed when this is dropped.
@@ -67,7 +76,7 @@ impl Operator {
             Engine::Kopf => kopf(&tools.kopf, &launch.source),
         };
         // Cases about peers install the definitions of peerings, which the others must not notice.
-        if !launch.options.iter().any(|option| option.starts_with("--peering") || option.starts_with("--priority")) {
+        if !launch.has_peers() {
             command.arg("--standalone");
         }
         if launch.namespaces.is_empty() {

@@ -124,7 +124,11 @@ fn take<'a>(next: &AtomicUsize, titles: &'a [String]) -> Option<(usize, &'a Stri
 fn run_case(case: &Case, number: usize, cluster: &Cluster, directory: &Path) -> Result<(), String> {
     let name = format!("c{number:02}");
     let context = caught(|| TestContext::new(cluster, &name, &directory.join(&name)))?;
-    caught(|| (case.run)(&context)).map_err(|message| format!("{message}\n{}", context.output_tail()))
+    let run = || {
+        (case.run)(&context);
+        context.check_derived_rights();
+    };
+    caught(run).map_err(|message| format!("{message}\n{}", context.output_tail()))
 }
 
 /// Runs a function, and returns the message of its panic.

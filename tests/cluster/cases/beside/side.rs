@@ -224,6 +224,7 @@ impl Side {
             options: std::iter::once("--log-format=json".to_owned()).chain(options).collect(),
             variables: Vec::new(),
             log: self.log.path().to_owned(),
+            has_derived_rights: false,
         }
     }
 

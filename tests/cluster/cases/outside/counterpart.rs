@@ -111,7 +111,7 @@ impl Counterpart {
 }
 
 /// Sends a request with a header to an address, and returns the status and the answer; null if that is not JSON.
-pub(super) fn ask(address: &str, header: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+pub(crate) fn ask(address: &str, header: &str, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
     let body = body.map(Value::to_string).unwrap_or_default();
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("the limit is not zero");

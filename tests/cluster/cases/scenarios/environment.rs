@@ -91,7 +91,19 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
         self.begun.set(self.log().len());
         let operator = self.context.start(&self.launch);
         self.operator.replace(Some(Rc::clone(&operator)));
-        self.context.eventually("the operator watches", || operator.log()[self.begun.get()..].contains(" watches ").then_some(()));
+        let declared = &self.scenario.operators[0];
+        let mut lines = Vec::new();
+        if declared.object_handlers().next().is_some() {
+            lines.push(" watches ");
+        }
+        if !declared.webhooks.is_empty() {
+            lines.extend(["The ValidatingWebhookConfiguration '", "The MutatingWebhookConfiguration '"]);
+        }
+        assert!(!lines.is_empty(), "{}: its log tells when the operator is ready", self.scenario.name);
+        self.context.eventually("the operator is ready", || {
+            let log = operator.log();
+            lines.iter().all(|line| log[self.begun.get()..].contains(line)).then_some(())
+        });
     }
 
     /// Stops the operator as a user would.
@@ -157,7 +169,8 @@ impl<'s, 'c> RealEnvironment<'s, 'c> {
                 Err(failure) => panic!("{path} is not applied: {failure}"),
             }
         });
-        let is_handled = kind.group.contains('.') && !kind.group.ends_with("k8s.io");
+        let has_handlers = self.scenario.operators.iter().any(|operator| operator.object_handlers().next().is_some());
+        let is_handled = has_handlers && kind.group.contains('.') && !kind.group.ends_with("k8s.io");
         self.applied.borrow_mut().push(Applied { path, is_handled });
     }
 
