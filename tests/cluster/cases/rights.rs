@@ -3,21 +3,31 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt as _;
+use futures::stream;
+use kopfd::cluster::{Client, Options};
+use kopfd::kit::Clock;
+use kopfd::manifest::{self, Operator as Declared};
+use kopfd::object::namespace::Pattern;
+use kopfd::reactor::Scope;
+use kopfd::reactor::rights::{missing, report};
 use serde_json::{Value, json};
 
 use super::examples::{apply_definition, copy_admission, example, launch_schedules};
 use super::peering::Peers;
+use super::scenarios::EXAMPLES;
 use super::{cases, database};
-use crate::harness::{Case, Launch, Operator, TIMEOUT, TestContext, caught, eventually, rbac_options};
+use crate::harness::{Case, Launch, Operator, TIMEOUT, TestContext, account_token, caught, create_account, eventually, rbac_options};
 
 pub(crate) const CASES: &[Case] = cases![
+    each_verb_that_an_example_lacks_is_found,
     each_verb_that_the_database_operator_lacks_is_named,
     each_verb_that_an_operator_with_webhooks_and_replicas_lacks_is_named,
     each_verb_that_an_operator_with_schedules_lacks_is_named,
     each_verb_that_an_operator_with_hooks_lacks_is_named,
 ];
 
-/// Operators that are started at the same time.
+/// Operators that are started, and accounts that are made, at the same time.
 const CONCURRENCY: usize = 4;
 
 /// What the check says when nothing is missing, at the level debug.
@@ -51,6 +61,40 @@ fn each_verb_that_an_operator_with_hooks_lacks_is_named(context: &TestContext<'_
     each_missing_verb_is_named(context, &launch, 9);
 }
 
+/// All examples, by the check alone: so many operators would take long to start. Every other one serves the whole cluster, for which the check
+/// asks other questions.
+fn each_verb_that_an_example_lacks_is_found(context: &TestContext<'_>) {
+    let (_, runtime) = context.client().parts();
+    let mut checked = 0;
+    for (number, name) in EXAMPLES.into_iter().enumerate() {
+        let file = example(name).join("operator.yaml");
+        let mut operators = manifest::load(std::slice::from_ref(&file)).operators;
+        let mut operator = operators.pop().unwrap_or_else(|| panic!("{name} has an operator"));
+        operator.settings.peering.standalone = true;
+        let launch = context.launch_source(&file);
+        let (launch, scope) = if number % 2 == 0 {
+            (launch, Scope::Namespaces(vec![Pattern::of_globs(&context.namespace)]))
+        } else {
+            (Launch { namespaces: Vec::new(), ..launch }, Scope::Cluster)
+        };
+        let accounts = make_accounts(context, &launch, name);
+        checked += accounts.len();
+        let checks = accounts.iter().map(|account| told_by_check(&operator, account, &scope));
+        let told: Vec<String> = runtime.block_on(stream::iter(checks).buffered(CONCURRENCY).collect());
+        accounts.iter().zip(told).for_each(|(account, told)| account.expect(&told));
+    }
+    assert!(checked > 8 * EXAMPLES.len(), "only {checked} checks");
+}
+
+/// Returns what the check of an operator's rights logs, with the credentials of an account.
+async fn told_by_check(operator: &Declared, account: &Account, scope: &Scope) -> String {
+    let options = Options { kubeconfig: Some(account.kubeconfig.clone()), ..Options::default() };
+    let client = Client::connect(options, Clock::system()).await.expect("the API server accepts the account");
+    let found = missing(operator, &client, scope, None).await.expect("the API server answers the questions");
+    assert_eq!(found.unchecked, 0, "{}: all rights are asked for", account.name);
+    if found.missing.is_empty() { COMPLETE.to_owned() } else { report(&operator.name, &found.missing) }
+}
+
 /// An account without one verb, or with all.
 struct Account {
     name: String,
@@ -61,7 +105,7 @@ struct Account {
 
 /// Starts an operator without each verb in turn, and with all of them. There are at least so many verbs.
 fn each_missing_verb_is_named(context: &TestContext<'_>, launch: &Launch, least: usize) {
-    let accounts = make_accounts(context, launch);
+    let accounts = make_accounts(context, launch, "lacks");
     assert!(accounts.len() > least, "only {} accounts", accounts.len());
     let (next, tools) = (AtomicUsize::new(0), context.cluster().tools());
     let work = || {
@@ -84,23 +128,16 @@ fn each_missing_verb_is_named(context: &TestContext<'_>, launch: &Launch, least:
     assert!(failures.is_empty(), "{} of {} checks fail:\n{}", failures.len(), accounts.len(), failures.join("\n"));
 }
 
-/// Makes an account for each verb, which lacks only this one, and one with all verbs.
-fn make_accounts(context: &TestContext<'_>, launch: &Launch) -> Vec<Account> {
+/// Makes an account for each verb, which lacks only this one, and one with all verbs. Their names have the title.
+fn make_accounts(context: &TestContext<'_>, launch: &Launch, title: &str) -> Vec<Account> {
     let options = rbac_options(launch);
     let options: Vec<&str> = options.iter().map(String::as_str).chain(["--output=json"]).collect();
     let list: Value = serde_json::from_str(&context.rbac(&launch.source, "derived", &options)).expect("the list is JSON");
     let objects = list["items"].as_array().expect("a list has items");
-    let mut accounts = Vec::new();
-    let mut make = |objects: &[Value], missing: Option<(String, Value)>| {
-        let name = format!("{}-lacks-{}", context.namespace, accounts.len());
-        let objects: Vec<Value> = objects.iter().map(|object| renamed(object, &name)).collect();
-        context.create_account(&objects);
-        let directory = context.directory().join(&name);
-        std::fs::create_dir_all(&directory).expect("the directory of the case can be written");
-        let kubeconfig = context.cluster().api_server().kubeconfig_of(&directory, &context.token(&name));
-        accounts.push(Account { name, kubeconfig, missing });
-        objects
-    };
+    for namespace in objects.iter().filter_map(|object| object["metadata"]["namespace"].as_str()) {
+        context.make_namespace(namespace);
+    }
+    let mut lacking = Vec::new();
     for (number, role) in objects.iter().enumerate() {
         for (index, rule) in role["rules"].as_array().into_iter().flatten().enumerate() {
             for verb in rule["verbs"].as_array().expect("a rule has verbs") {
@@ -110,13 +147,38 @@ fn make_accounts(context: &TestContext<'_>, launch: &Launch) -> Vec<Account> {
                 rules.retain(|rule| rule["verbs"] != json!([]));
                 let mut missing = rule.clone();
                 missing["verbs"] = json!([verb]);
-                make(&rest, Some((place(role), missing)));
+                lacking.push((rest, Some((place(role), missing))));
             }
         }
     }
-    let complete = make(objects, None);
+    let (client, server, namespace) = (context.client(), context.cluster().api_server(), &context.namespace);
+    let directory = context.directory().join(title);
+    let make = |number: usize, objects: &[Value], missing: Option<(String, Value)>| {
+        let name = format!("{namespace}-{title}-{number}");
+        let objects: Vec<Value> = objects.iter().map(|object| renamed(object, &name)).collect();
+        create_account(client, &objects);
+        let directory = directory.join(&name);
+        std::fs::create_dir_all(&directory).expect("the directory of the case can be written");
+        let kubeconfig = server.kubeconfig_of(&directory, &account_token(client, &name));
+        (Account { name, kubeconfig, missing }, objects)
+    };
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut made = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((objects, missing)) = lacking.get(number) else { return made };
+            made.push(make(number, objects, missing.clone()).0);
+        }
+    };
+    let mut accounts: Vec<Account> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("the accounts are made")).collect()
+    });
     // The API server reads them in the order of their creation.
-    context.await_rights(&accounts.last().expect("it was made").name, &complete);
+    let (complete, objects) = make(lacking.len(), objects, None);
+    context.await_rights(&complete.name, &objects);
+    accounts.push(complete);
     accounts
 }
 
@@ -146,8 +208,13 @@ impl Account {
             assert!(told.is_some() || !has_ended, "{:?} is not named, and the operator ends:\n{}", self.missing, operator.log());
             told
         });
+        self.expect(&told);
+    }
+
+    /// Fails if something else is told than what the account lacks.
+    fn expect(&self, told: &str) {
         let Some((place, rule)) = &self.missing else {
-            assert!(told.contains(COMPLETE), "nothing is missing: {told}");
+            assert!(told.contains(COMPLETE), "{}: nothing is missing: {told}", self.name);
             return;
         };
         let (_, list) = told.split_once('\n').unwrap_or_else(|| panic!("{rule} {place} is missing: {told}"));

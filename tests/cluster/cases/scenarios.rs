@@ -57,7 +57,7 @@ const RUN: [&str; 13] = [
 const RUN_ELSEWHERE: &str = "secrets-sync";
 
 /// All examples.
-const EXAMPLES: [&str; 28] = [
+pub(crate) const EXAMPLES: [&str; 28] = [
     "01-minimal",
     "02-children",
     "03-exceptions",

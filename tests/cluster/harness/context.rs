@@ -19,7 +19,7 @@ use super::write_proxy::WriteProxy;
 
 mod rights;
 
-pub(crate) use rights::rbac_options;
+pub(crate) use rights::{account_token, create_account, rbac_options};
 
 /// An object that is unchanged for this long counts as settled, even on a busy machine.
 const REST: Duration = Duration::from_millis(400);

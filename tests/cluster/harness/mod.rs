@@ -17,7 +17,8 @@ mod write_proxy;
 pub(crate) use cluster::{Cluster, Controllers, GUEST_TOKEN, admin_token};
 #[allow(unused_imports, reason = "the client suite starts no processes beside a cluster")]
 pub(crate) use cluster::{free_port, kubeconfig};
-pub(crate) use context::{Call, Record, TestContext, Version, has_finalizer, is_handled, last_handled, progress, rbac_options};
+pub(crate) use context::{Call, Record, TestContext, Version, has_finalizer, is_handled, last_handled, progress};
+pub(crate) use context::{account_token, create_account, rbac_options};
 pub(crate) use kind::Kind;
 pub(crate) use operator::{Engine, LIVENESS, Launch, Operator};
 pub(crate) use runner::{Case, Options, run};

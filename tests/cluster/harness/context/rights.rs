@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::super::child::output;
+use super::super::client::Client;
 use super::super::operator::Launch;
 use super::super::wait::{TIMEOUT, eventually};
 use super::TestContext;
@@ -41,7 +42,7 @@ impl TestContext<'_> {
         fs::write(&roles, &printed).expect("the roles can be written");
         self.cluster.kubectl_ok(&["apply", "-f", &roles.display().to_string()]);
         self.await_rights(&account, &kopfd::object::yaml::parse(&printed).expect("roles are YAML"));
-        let token = self.token(&account);
+        let token = account_token(self.client(), &account);
         (account, token)
     }
 
@@ -51,17 +52,6 @@ impl TestContext<'_> {
         let printed = output(command.arg("rbac").arg(manifest).args(["--service-account", account]).args(options));
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         String::from_utf8(printed.stdout).expect("the roles are text")
-    }
-
-    /// Creates a service account with its roles and bindings.
-    pub(crate) fn create_account(&self, objects: &[Value]) {
-        for object in objects {
-            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let (version, namespace) = (text("/apiVersion"), text("/metadata/namespace"));
-            let root = if version == "v1" { "/api".to_owned() } else { "/apis".to_owned() };
-            let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-            self.client().create(&format!("{root}/{version}{place}/{}s", text("/kind").to_lowercase()), object);
-        }
     }
 
     /// Waits until the API server has read the roles of an account, and their bindings.
@@ -87,13 +77,6 @@ impl TestContext<'_> {
         answer.is_ok_and(|answer| answer["status"]["allowed"] == true)
     }
 
-    /// Returns a token of an account.
-    pub(crate) fn token(&self, account: &str) -> String {
-        let path = format!("/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token");
-        let answer = self.client().create(&path, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}));
-        answer["status"]["token"].as_str().expect("there is a token").to_owned()
-    }
-
     /// Fails if an operator with derived rights has told that it lacks one, or that a request was refused.
     pub(crate) fn check_derived_rights(&self) {
         for log in self.derived_logs.borrow().iter() {
@@ -102,6 +85,24 @@ impl TestContext<'_> {
             assert!(complaint.is_none(), "the derived rights do not suffice: {}", complaint.unwrap_or_default());
         }
     }
+}
+
+/// Creates a service account with its roles and bindings.
+pub(crate) fn create_account(client: &Client, objects: &[Value]) {
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (version, namespace) = (text("/apiVersion"), text("/metadata/namespace"));
+        let root = if version == "v1" { "/api" } else { "/apis" };
+        let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+        client.create(&format!("{root}/{version}{place}/{}s", text("/kind").to_lowercase()), object);
+    }
+}
+
+/// Returns a token of a service account.
+pub(crate) fn account_token(client: &Client, account: &str) -> String {
+    let path = format!("/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token");
+    let answer = client.create(&path, &json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}));
+    answer["status"]["token"].as_str().expect("there is a token").to_owned()
 }
 
 /// Tells whether the API server has refused a request of a service account. Users of other clusters have other names.
