@@ -66,11 +66,9 @@ impl Client {
                     return times;
                 }
                 let due = began + Duration::from_secs_f64(number as f64 / per_second as f64);
-                tokio::time::sleep_until(due.into()).await;
-                // The timer has a resolution of a millisecond: a review begins when it is sent.
-                let began = Instant::now();
+                let counted_from = wait_until(due).await;
                 connection.ask(&requests[number % requests.len()]).await;
-                times.push(began.elapsed());
+                times.push(counted_from.elapsed());
             }
         }));
         times.await.concat()
@@ -87,6 +85,17 @@ impl Client {
         }
         times
     }
+}
+
+/// Waits until a review is due. Returns the moment from which it counts: if its connection was still busy then, also the time that it has waited
+/// for the answers before it, so that a slow answer is not left out of the later ones. The lateness of the client's own timer, which has a
+/// resolution of a millisecond, does not count.
+async fn wait_until(due: Instant) -> Instant {
+    if due <= Instant::now() {
+        return due;
+    }
+    tokio::time::sleep_until(due.into()).await;
+    Instant::now()
 }
 
 struct Connection {
