@@ -174,6 +174,32 @@ fn writes_of_scripts_are_reported_with_their_changes() {
     assert!(account.contains("│ = annotations: kept last-handled-configuration"), "{account}");
 }
 
+#[test]
+fn reviews_are_reported_with_their_changes_warnings_and_denials() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let webhooks = "      webhooks: [{on: validate, fn: check}, {on: mutate, fn: complete, operations: [create]}]\n";
+    write(folder.path(), "operator.yaml", &(manifest("greet") + webhooks));
+    write(
+        folder.path(),
+        "code.rhai",
+        "fn greet() {}\nfn check(body, warnings) {\n    if body.data?.odd == \"yes\" { warnings.push(\"this is odd\"); }\n    \
+         if body.data?.wrong == \"yes\" { throw reject(\"this is wrong\", 422); }\n}\nfn complete(patch) { patch.data.completed = \"yes\"; }\n",
+    );
+    write(folder.path(), "obj.yaml", OBJECT);
+    let mut dev = Trial::start(kopfd(folder.path()).args(["--config", "operator.yaml", "--apply", "obj.yaml"]));
+    // The objects are applied before the API server calls the webhooks.
+    dev.wait_for_all(&["MutatingWebhookConfiguration 'tried.kopfd.dev' is", "ValidatingWebhookConfiguration 'tried.kopfd.dev' is"]);
+    let object = OBJECT.replace("one", "two");
+    write(folder.path(), "obj.yaml", &object);
+    dev.wait_for("[default/two] ┌ CREATE of the ConfigMap is allowed, with changes of /data");
+    dev.wait_for("[default/two] ┌ CREATE of the ConfigMap is allowed");
+    write(folder.path(), "obj.yaml", &format!("{object}data: {{odd: \"yes\"}}\n"));
+    dev.wait_for("[default/two] ┌ UPDATE of the ConfigMap is allowed, with the warnings: this is odd");
+    write(folder.path(), "obj.yaml", &format!("{object}data: {{wrong: \"yes\"}}\n"));
+    dev.wait_for("[default/two] ┌ UPDATE of the ConfigMap is denied with 422: this is wrong");
+    assert_eq!(dev.interrupt(), Some(0));
+}
+
 /// A running `kopfd dev`.
 struct Trial {
     process: child::Process,
