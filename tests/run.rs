@@ -6,6 +6,7 @@ mod admission;
 mod endurance;
 mod hooks;
 mod logs;
+mod pausing;
 mod reload;
 mod replicas;
 mod status;
@@ -41,10 +42,15 @@ impl Cluster {
 
     /// Starts it with objects, as a stream of YAML.
     fn start_with(objects: &str, lifetime: Duration) -> Self {
+        Self::start_with_options(objects, lifetime, &[])
+    }
+
+    /// Starts it with objects, as a stream of YAML, and with further options.
+    fn start_with_options(objects: &str, lifetime: Duration, options: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("objects.yaml"), objects).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kopfd"));
-        command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]);
+        command.args(["apiserver", "--kubeconfig-out", "kubeconfig", "--apply", "objects.yaml", "--data", "data"]).args(options);
         command.current_dir(folder.path()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process::start_for(&mut command, lifetime);
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
