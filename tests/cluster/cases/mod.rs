@@ -17,6 +17,7 @@ mod metrics;
 mod outside;
 mod packaging;
 mod peering;
+mod peering_definitions;
 mod pod;
 mod pods;
 mod reload;
@@ -57,6 +58,7 @@ pub(crate) fn all() -> Vec<Case> {
         admission::CASES,
         conversion::CASES,
         peering::CASES,
+        peering_definitions::CASES,
         outside::CASES,
         packaging::CASES,
         uninstall::CASES,

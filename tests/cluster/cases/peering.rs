@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Operator, TestContext, child};
+use super::peering_definitions::install;
+use crate::harness::{Case, Engine, Handler, Kind, Launch, Operator, TestContext, child};
 
 pub(crate) const CASES: &[Case] = cases![
     two_hundred_objects_change_over_in_the_middle_of_their_retries_and_nothing_is_handled_twice,
@@ -21,26 +22,19 @@ pub(crate) const CASES: &[Case] = cases![
     a_freeze_by_kopf_pauses_kopfd_until_it_resumes,
     a_freeze_by_kopfd_pauses_kopf_until_it_resumes,
     engines_that_serve_all_namespaces_meet_in_the_cluster_wide_peering,
-    an_operator_works_alone_without_the_definition_and_notices_it_later,
 ];
 
-/// The definitions that kopfd ships.
-const DEFINITIONS: &str = "manifests/peering/kopf.dev.yaml";
-
-/// The path of definitions.
-const DEFINITION_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
 /// How long a paused operator is given to do what it must not do.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The objects of a change-over.
 const OBJECTS: usize = 200;
 
-fn other(engine: Engine) -> Engine {
+pub(super) fn other(engine: Engine) -> Engine {
     if engine == Engine::Kopf { Engine::Kopfd } else { Engine::Kopf }
 }
 
-fn name(engine: Engine) -> &'static str {
+pub(super) fn name(engine: Engine) -> &'static str {
     if engine == Engine::Kopf { "kopf" } else { "kopfd" }
 }
 
@@ -54,7 +48,7 @@ pub(crate) struct Peers<'c> {
 impl<'c> Peers<'c> {
     pub(crate) fn new(context: &'c TestContext<'c>, is_clusterwide: bool) -> Self {
         let kind = context.thing();
-        install(context.cluster(), is_clusterwide, &context.namespace);
+        install(context.cluster(), "kopf.dev", &context.namespace);
         let peers = Self { context, kind, is_clusterwide };
         let (collection, _) = peers.paths();
         let object_kind = if is_clusterwide { "ClusterKopfPeering" } else { "KopfPeering" };
@@ -128,25 +122,8 @@ impl<'c> Peers<'c> {
     }
 }
 
-/// Installs the definitions, and waits until objects can be created.
-fn install(cluster: &Cluster, is_clusterwide: bool, namespace: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(DEFINITIONS);
-    let text = std::fs::read_to_string(file).expect("the definitions are there");
-    for definition in kopfd::object::yaml::parse(&text).expect("they are YAML") {
-        cluster.client().ensure(DEFINITION_PATH, &definition);
-    }
-    let path = if is_clusterwide {
-        "/apis/kopf.dev/v1/clusterkopfpeerings".to_owned()
-    } else {
-        format!("/apis/kopf.dev/v1/namespaces/{namespace}/kopfpeerings")
-    };
-    crate::harness::eventually("peerings are served", crate::harness::TIMEOUT, || {
-        cluster.client().request("GET", &path, "application/json", None).ok()
-    });
-}
-
 /// Adds the lifetime of records to the files of an operator.
-fn set_lifetime(launch: &Launch, seconds: u64) {
+pub(super) fn set_lifetime(launch: &Launch, seconds: u64) {
     let (file, text) = match launch.engine {
         Engine::Kopf => {
             let text = format!("\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.peering.lifetime = {seconds}\n");
@@ -262,35 +239,4 @@ fn two_hundred_objects_change_over_in_the_middle_of_their_retries_and_nothing_is
     assert_eq!((calls.len(), distinct.len()), (4 * OBJECTS, 4 * OBJECTS), "each attempt was made once");
     let engines: BTreeSet<&str> = calls.iter().map(|call| call.engine.as_str()).collect();
     assert_eq!(engines, BTreeSet::from(["kopf", "kopfd"]));
-}
-
-fn an_operator_works_alone_without_the_definition_and_notices_it_later(context: &TestContext<'_>) {
-    let cluster = Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
-    let launch = context.launch_source(&context.directory().join("alone"));
-    std::fs::create_dir_all(&launch.source).expect("the directory can be made");
-    let manifest = "apiVersion: kopfd.dev/v1\nkind: Operator\nmetadata: {name: alone}\nspec:\n  resources:\n    - resource: v1/configmaps\n      \
-                    handlers: [{on: create, id: made, run: 'logger.info(`made ${name}`);', labels: {app: tested}}]\n";
-    std::fs::write(launch.source.join("operator.yaml"), manifest).expect("the manifest can be written");
-    let options = vec!["--priority=5".to_owned(), "--verbose".to_owned()];
-    // Not by `--peering`, which makes it mandatory.
-    let launch = Launch { kubeconfig: cluster.api_server().kubeconfig(), namespaces: Vec::new(), options, ..launch };
-    let operator = context.start(&launch);
-    let create = |name: &str| {
-        let object = json!({"metadata": {"name": name, "labels": {"app": "tested"}}});
-        cluster.client().create("/api/v1/namespaces/default/configmaps", &object);
-    };
-    let says = |text: &str| context.eventually(&format!("the log says {text:?}"), || operator.log().contains(text).then_some(()));
-    create("alone");
-    says("made alone");
-    install(&cluster, true, "default");
-    let object = json!({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}});
-    cluster.client().create("/apis/kopf.dev/v1/clusterkopfpeerings", &object);
-    let path = "/apis/kopf.dev/v1/clusterkopfpeerings/default";
-    cluster.client().merge(path, &json!({"status": {"other": {"priority": 6, "lifetime": 600}}}));
-    says("Pausing operations in favour of [<Peer other: priority=6");
-    create("frozen");
-    std::thread::sleep(PATIENCE);
-    assert!(!operator.log().contains("made frozen"), "the operator is paused");
-    cluster.client().merge(path, &json!({"status": {"other": null}}));
-    says("made frozen");
 }
