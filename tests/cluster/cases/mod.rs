@@ -3,6 +3,7 @@
 mod admission;
 mod basics;
 mod beside;
+mod change_over;
 mod conversion;
 mod crashes;
 mod database;
@@ -57,6 +58,7 @@ pub(crate) fn all() -> Vec<Case> {
         takeover::CASES,
         admission::CASES,
         conversion::CASES,
+        change_over::CASES,
         peering::CASES,
         peering_definitions::CASES,
         outside::CASES,

@@ -1,7 +1,7 @@
 //! The environment of one case: its namespaces, its kinds, its operators, and a record of its handlers' calls.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -411,6 +411,16 @@ impl Record {
     pub(crate) fn versions(&self, name: &str) -> Vec<Version> {
         let is_named = |event: &&Value| event["object"]["metadata"]["name"] == name;
         self.watch.events().iter().filter(is_named).map(Version::of).collect()
+    }
+
+    /// Returns the versions of all objects so far, by the names of the objects.
+    pub(crate) fn all_versions(&self) -> BTreeMap<String, Vec<Version>> {
+        let mut versions: BTreeMap<String, Vec<Version>> = BTreeMap::new();
+        for event in self.watch.events() {
+            let name = event["object"]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            versions.entry(name).or_default().push(Version::of(&event));
+        }
+        versions
     }
 }
 
