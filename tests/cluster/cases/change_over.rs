@@ -17,6 +17,7 @@ use crate::harness::{Call, Case, Engine, Operator, TestContext, Version, is_hand
 pub(crate) const CASES: &[Case] = cases![
     kopf_takes_over_from_a_busy_kopfd_and_gives_back,
     kopf_takes_over_from_a_busy_kopfd_and_is_killed,
+    kopfd_takes_over_from_a_busy_kopf_and_gives_back,
     kopfd_takes_over_from_a_busy_kopf_and_is_killed,
 ];
 
@@ -25,10 +26,7 @@ const OBJECTS: usize = 200;
 /// The attempts of each object, every six seconds, so that neither change-over meets the first or the last one, which succeeds.
 const ATTEMPTS: u64 = 6;
 
-/// The lifetime in seconds of the record of an engine that is killed.
-const LIFETIME: u64 = 8;
-
-/// How long the running handlers and queued events of an engine take to end in a pause. kopf does not wait for that, kopfd does.
+/// How long kopfd takes to end its running handlers and queued events in a pause. kopf does not wait for that.
 const DRAINED: SignedDuration = SignedDuration::from_secs(5);
 
 /// How long a kopf that is not starved takes to notice the record of another operator, and to begin nothing more. Its last handlers end in the
@@ -42,12 +40,26 @@ enum End {
     Killed,
 }
 
+impl End {
+    /// Returns the lifetime in seconds of the record of the engine. Two hundred retries at once may delay a renewal by seconds.
+    fn lifetime(self) -> u64 {
+        match self {
+            Self::Stopped => 60,
+            Self::Killed => 20,
+        }
+    }
+}
+
 fn kopf_takes_over_from_a_busy_kopfd_and_gives_back(context: &TestContext<'_>) {
     change_over(context, Engine::Kopf, End::Stopped);
 }
 
 fn kopf_takes_over_from_a_busy_kopfd_and_is_killed(context: &TestContext<'_>) {
     change_over(context, Engine::Kopf, End::Killed);
+}
+
+fn kopfd_takes_over_from_a_busy_kopf_and_gives_back(context: &TestContext<'_>) {
+    change_over(context, Engine::Kopfd, End::Stopped);
 }
 
 fn kopfd_takes_over_from_a_busy_kopf_and_is_killed(context: &TestContext<'_>) {
@@ -64,7 +76,7 @@ fn change_over(context: &TestContext<'_>, higher: Engine, end: End) {
         context.create(&peers.kind, &format!("object-{number}"), json!({"steps": {"on_create": steps}}));
     }
     context.eventually("the retries have begun", || (context.calls().len() >= OBJECTS + OBJECTS / 4).then_some(()));
-    let operator = peers.start(higher, 10, LIFETIME);
+    let operator = peers.start(higher, 10, end.lifetime());
     let recorded_at = kopfd::kit::Clock::system().now();
     peers.log_says(&lower, "Pausing operations in favour of [<Peer ");
     let paused_at = kopfd::kit::Clock::system().now();
@@ -79,13 +91,18 @@ fn change_over(context: &TestContext<'_>, higher: Engine, end: End) {
         objects.iter().all(is_handled).then_some(())
     });
     let calls = context.calls();
-    let late = |call: &&Call| call.engine != name(higher) && call.at > paused_at + DRAINED && call.at < ended_at;
-    assert_eq!(calls.iter().filter(late).map(Call::short).collect::<Vec<_>>(), [""; 0], "a paused engine begins nothing");
+    let late = |call: &&Call| call.engine == "kopfd" && call.at > paused_at + DRAINED && call.at < ended_at;
+    if higher == Engine::Kopf {
+        assert_eq!(calls.iter().filter(late).map(Call::short).collect::<Vec<_>>(), [""; 0], "a paused kopfd begins nothing");
+    }
     let repeated = repeated(&calls, &record.all_versions(), ended_at);
     println!("       {higher:?} took over and was {end:?}: {repeated:?} of {} calls", calls.len());
     if higher == Engine::Kopfd {
         let has_paused_late = calls.iter().any(|call| call.engine == "kopf" && call.at > recorded_at + NOTICED && call.at < ended_at);
         assert!(repeated.at_takeover == 0 || has_paused_late, "kopfd begins when the handlers of the paused kopf have ended");
+    }
+    if (higher, end) == (Engine::Kopfd, End::Stopped) {
+        assert_eq!(repeated.at_return, 0, "kopfd removes its record after its last handlers have ended");
     }
     if end == End::Killed {
         assert_eq!(repeated.outdated_at_return, 0, "only attempts that the killed engine had not stored are repeated");

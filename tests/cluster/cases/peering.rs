@@ -1,6 +1,5 @@
 //! Peers: kopfd and Python kopf 1.44.6 pause for each other by the same records.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
@@ -13,7 +12,6 @@ use super::peering_definitions::install;
 use crate::harness::{Case, Engine, Handler, Kind, Launch, Operator, TestContext, child};
 
 pub(crate) const CASES: &[Case] = cases![
-    two_hundred_objects_change_over_in_the_middle_of_their_retries_and_nothing_is_handled_twice,
     a_killed_kopfd_is_noticed_by_kopf_when_its_record_expires,
     a_killed_kopf_is_noticed_by_kopfd_when_its_record_expires,
     kopfd_pauses_kopf_by_its_priority,
@@ -26,9 +24,6 @@ pub(crate) const CASES: &[Case] = cases![
 
 /// How long a paused operator is given to do what it must not do.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-
-/// The objects of a change-over.
-const OBJECTS: usize = 200;
 
 pub(super) fn other(engine: Engine) -> Engine {
     if engine == Engine::Kopf { Engine::Kopfd } else { Engine::Kopf }
@@ -215,28 +210,4 @@ fn freeze_pauses(context: &TestContext<'_>, by: Engine) {
     peers.command(by, &["resume", "--id=person@desk"]);
     context.handled(&peers.kind, "frozen");
     peers.expect_handled_by("after", other(by));
-}
-
-fn two_hundred_objects_change_over_in_the_middle_of_their_retries_and_nothing_is_handled_twice(context: &TestContext<'_>) {
-    let peers = Peers::new(context, false);
-    let _kopf = peers.start(Engine::Kopf, 5, 60);
-    for number in 0..OBJECTS {
-        let steps = json!({"on_create": [{"temporary": 4}, {"temporary": 4}, {"temporary": 4}]});
-        context.create(&peers.kind, &format!("object-{number}"), json!({"steps": steps}));
-    }
-    let made = || context.calls().len();
-    context.eventually("the retries have begun", || (made() >= OBJECTS + OBJECTS / 4).then_some(()));
-    let kopfd = peers.start(Engine::Kopfd, 10, 60);
-    context.eventually("kopfd has taken over", || {
-        let of_kopfd = context.calls().iter().filter(|call| call.engine == "kopfd").count();
-        (of_kopfd >= OBJECTS / 2).then_some(())
-    });
-    context.stop(&kopfd);
-    context.eventually("all objects are handled", || (made() >= 4 * OBJECTS).then_some(()));
-    std::thread::sleep(PATIENCE);
-    let calls = context.calls();
-    let distinct: BTreeSet<(String, String)> = calls.iter().map(|call| (call.object.clone(), call.short())).collect();
-    assert_eq!((calls.len(), distinct.len()), (4 * OBJECTS, 4 * OBJECTS), "each attempt was made once");
-    let engines: BTreeSet<&str> = calls.iter().map(|call| call.engine.as_str()).collect();
-    assert_eq!(engines, BTreeSet::from(["kopf", "kopfd"]));
 }
