@@ -13,7 +13,7 @@ use kopfd::http::{Authority, Certificate, Validity};
 use serde_json::{Value, json};
 
 use super::cases;
-use crate::harness::{Case, Client, Engine, Kind, Launch, TestContext};
+use crate::harness::{Case, Client, Engine, Kind, Launch, TestContext, heavy_turn, running_cases};
 
 pub(crate) const CASES: &[Case] = cases![
     certificates_are_replaced_under_load_without_a_failed_request,
@@ -313,7 +313,7 @@ struct Load {
 const RATE: usize = 200;
 const THREADS: usize = 16;
 
-/// The least number of reviews per second, on average.
+/// The least number of reviews per second, on average, if no other case runs.
 const REVIEWS: f64 = 200.0;
 
 impl Load {
@@ -356,6 +356,7 @@ fn bundle(context: &TestContext<'_>) -> String {
 }
 
 fn certificates_are_replaced_under_load_without_a_failed_request(context: &TestContext<'_>) {
+    let _turn = heavy_turn();
     let kind = context.thing();
     let files = Files::new(context.directory());
     let first = files.renew();
@@ -370,6 +371,7 @@ fn certificates_are_replaced_under_load_without_a_failed_request(context: &TestC
     let began = Instant::now();
     let load = Load::begin(context.client(), &kind.collection(&context.namespace), &object);
     std::thread::sleep(Duration::from_secs(2));
+    let mut cases = running_cases();
     let second = files.renew();
     // Connections are closed after some idle time only: the reload makes the API server open new ones, since its client depends on the bundle.
     context.eventually("only the new authority is told", || (bundle(context) == second).then_some(()));
@@ -381,12 +383,13 @@ fn certificates_are_replaced_under_load_without_a_failed_request(context: &TestC
         denied.is_err_and(|(_, message)| message.ends_with("11 is too much")).then_some(())
     });
     std::thread::sleep(Duration::from_secs(2));
+    cases = cases.max(running_cases());
     let (answered, failures) = load.end();
     let seconds = began.elapsed().as_secs_f64();
     let reviews = 2.0 * answered as f64 / seconds;
     println!("{answered} requests were reviewed twice in {seconds:.1} s: {reviews:.0} reviews a second");
     assert!(failures.is_empty(), "{} of {} failed: {:?}", failures.len(), answered + failures.len(), &failures[..failures.len().min(3)]);
-    assert!(reviews >= REVIEWS, "the load was too small: {reviews:.0} reviews a second");
+    assert!(reviews >= REVIEWS / cases as f64, "the load was too small: {reviews:.0} reviews a second, with {cases} cases");
     context.stop(&operator);
 }
 

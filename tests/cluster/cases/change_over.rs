@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::cases;
 use super::peering::{Peers, name, other};
-use crate::harness::{Call, Case, Engine, Operator, TestContext, Version, is_handled, last_handled, progress};
+use crate::harness::{Call, Case, Engine, Operator, TestContext, Version, heavy_turn, is_handled, last_handled, progress};
 
 pub(crate) const CASES: &[Case] = cases![
     kopf_takes_over_from_a_busy_kopfd_and_gives_back,
@@ -68,6 +68,7 @@ fn kopfd_takes_over_from_a_busy_kopf_and_is_killed(context: &TestContext<'_>) {
 
 /// An engine with a higher priority takes over in the middle of retries, and ends in the middle of its own ones.
 fn change_over(context: &TestContext<'_>, higher: Engine, end: End) {
+    let _turn = heavy_turn();
     let peers = Peers::new(context, false);
     let record = context.record(&peers.kind);
     let lower = peers.start(other(higher), 5, 60);

@@ -28,7 +28,7 @@ pub(crate) use {
     client::{Client, Watch},
     cluster::Tools,
     process::Process,
-    runner::{caught, run_titled},
+    runner::{caught, heavy_turn, run_titled, running_cases},
     wait::{TIMEOUT, eventually},
     write_proxy::{Write, WriteProxy},
 };

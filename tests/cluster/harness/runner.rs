@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Tools};
@@ -81,6 +81,28 @@ thread_local! {
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// The cases that run.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Cases that need all of a machine take it in turns.
+static HEAVY: Mutex<()> = Mutex::new(());
+
+/// Returns how many cases run: they share the processors.
+#[allow(dead_code, reason = "the client suite measures no rates")]
+pub(crate) fn running_cases() -> usize {
+    RUNNING.load(Ordering::Relaxed)
+}
+
+/// Waits until no other heavy case runs, and keeps them waiting until the result is dropped.
+#[allow(dead_code, reason = "the client suite has no heavy cases")]
+pub(crate) fn heavy_turn() -> MutexGuard<'static, ()> {
+    RUNNING.fetch_sub(1, Ordering::Relaxed);
+    // A case that has failed has ended its processes.
+    let turn = HEAVY.lock().unwrap_or_else(PoisonError::into_inner);
+    RUNNING.fetch_add(1, Ordering::Relaxed);
+    turn
+}
+
 /// Runs all cases in a cluster, each with its own scene, and returns whether all passed.
 pub(crate) fn run(cases: &[Case], cluster: &Cluster, options: &Options) -> bool {
     let titles: Vec<String> = cases.iter().map(Case::title).collect();
@@ -99,7 +121,9 @@ pub(crate) fn run_titled(titles: &[String], threads: usize, run: impl Fn(usize) 
             scope.spawn(|| {
                 while let Some((number, title)) = take(&next, titles) {
                     let began = Instant::now();
+                    RUNNING.fetch_add(1, Ordering::Relaxed);
                     let outcome = run(number);
+                    RUNNING.fetch_sub(1, Ordering::Relaxed);
                     print_outcome(title, &outcome, began.elapsed());
                     if let Err(message) = outcome {
                         failures.lock().expect("no thread panics while holding the failures").push((title.clone(), message));
