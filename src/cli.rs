@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::outside;
 use crate::telemetry;
@@ -42,6 +42,7 @@ mod runtime;
 mod status;
 mod test;
 mod uninstall;
+mod variables;
 
 pub use memory::Heap;
 
@@ -123,7 +124,9 @@ fn parse() -> Cli {
     if arguments.get(1).is_some_and(|first| is_manifest(first)) {
         arguments.insert(1, "run".into());
     }
-    Cli::parse_from(arguments)
+    let mut command = variables::adapted(Cli::command());
+    let parsed = command.try_get_matches_from_mut(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 fn is_manifest(argument: &OsStr) -> bool {

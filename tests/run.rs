@@ -7,6 +7,7 @@ mod endurance;
 mod hooks;
 mod logs;
 mod pausing;
+mod peers;
 mod reload;
 mod replicas;
 mod status;
