@@ -215,7 +215,7 @@ impl Work<'_> {
         if !self.stop(operators, account).await? {
             return Ok(false);
         }
-        self.remove(operators, account).await?;
+        self.remove(operators, account).await;
         // Nobody adds finalizers any more.
         self.free(&kinds, account).await;
         for title in named(&self.uninstaller.held_again(&kinds, &self.namespaces).await?) {
@@ -270,14 +270,16 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Removes what the operators have made for themselves.
-    async fn remove(&self, operators: &[Operator], account: &mut Account) -> Result<(), Error> {
+    /// Removes what the operators have made for themselves. What cannot be removed is left.
+    async fn remove(&self, operators: &[Operator], account: &mut Account) {
         let home = self.home();
         let own: BTreeSet<OwnObject> =
             operators.iter().flat_map(|operator| own_objects(operator, &home, self.options.lease.as_deref())).collect();
         for object in &own {
-            if self.uninstaller.remove(object).await? {
-                account.done.push(format!("deleted {}", object.title()));
+            match self.uninstaller.remove(object).await {
+                Ok(true) => account.done.push(format!("deleted {}", object.title())),
+                Ok(false) => {}
+                Err(error) => account.left.push(format!("{}: {}", object.title(), error.chain())),
             }
         }
         let leases = operators.iter().map(|operator| self.options.lease.as_deref().unwrap_or(&operator.name));
@@ -290,11 +292,11 @@ impl Work<'_> {
             // The pods of a Deployment have its name first; those that were stopped have left. The record of replicas is left to the next leader.
             let prefix = format!("{}-", self.options.name.as_ref().unwrap_or(&operator.name));
             let is_own = |identity: &str| identity == replicas || identity.starts_with(&prefix);
-            for identity in self.uninstaller.leave_peering(&selectors, &self.namespaces, name, is_own).await? {
-                account.done.push(format!("removed the peer {identity}"));
+            match self.uninstaller.leave_peering(&selectors, &self.namespaces, name, is_own).await {
+                Ok(identities) => account.done.extend(identities.iter().map(|identity| format!("removed the peer {identity}"))),
+                Err(error) => account.left.push(format!("peers {prefix}* in the peering '{name}': {}", error.chain())),
             }
         }
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ mod crashes;
 mod database;
 #[expect(clippy::unwrap_used, reason = "a case that fails may panic")]
 mod databases;
+mod definitions;
 mod examples;
 mod fields;
 mod kinds;
@@ -64,6 +65,7 @@ pub(crate) fn all() -> Vec<Case> {
         outside::CASES,
         packaging::CASES,
         uninstall::CASES,
+        definitions::CASES,
         replicas::CASES,
         pod::CASES,
         pods::CASES,
