@@ -9,6 +9,10 @@ use crate::manifest::Operator;
 
 use super::output::{print_error, print_error_with_hint};
 
+/// What helps if the API server does not let a version go.
+const STORED_VERSIONS_HINT: &str = "objects may be stored in a version that is removed: keep it with `served: false`, write each object once, \
+     and take the version out of `status.storedVersions` of the definition; after that it can be removed";
+
 /// Options of definitions.
 #[derive(Debug, Args)]
 pub(super) struct DefinitionOptions {
@@ -31,6 +35,9 @@ pub(super) async fn apply(options: &DefinitionOptions, operators: &[Operator], a
     definitions::apply(&client, &definitions, options.force).await.map_err(|error| match &error {
         DefinitionsError::Narrower { .. } => {
             print_error_with_hint(&errors::chain(&error), "mend the definition, or apply it all the same by `--force`");
+        }
+        DefinitionsError::Request { source, .. } if source.is_about_stored_versions() => {
+            print_error_with_hint(&errors::chain(&error), STORED_VERSIONS_HINT);
         }
         _ => print_error(&errors::chain(&error)),
     })

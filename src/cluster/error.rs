@@ -200,6 +200,11 @@ impl Error {
         matches!(status, 400 | 410) || is_ahead || matches!(reason.as_deref(), Some("Expired" | "Gone"))
     }
 
+    /// Tells whether a definition is refused because it removes a version that objects may be stored in.
+    pub(crate) fn is_about_stored_versions(&self) -> bool {
+        matches!(self, Self::Status { status: 422, message, .. } if message.contains("status.storedVersions"))
+    }
+
     /// Tells whether an applied object has values of wrong types. Servers report this as an internal error, but retrying does not help.
     pub(crate) fn is_about_types(&self) -> bool {
         matches!(self, Self::Status { status: 500, message, .. } if message.starts_with("failed to create typed patch object"))

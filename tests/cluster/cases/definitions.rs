@@ -133,6 +133,7 @@ fn definitions_are_created_and_widened_and_only_force_narrows_them(context: &Tes
     let message = changing.refused(&["--force"]);
     assert!(message.contains(&format!("cannot apply the definition of {}", kind.selector())), "{message}");
     assert!(message.contains("status.storedVersions[0]: Invalid value: \"v1\": missing from spec.versions"), "{message}");
+    assert!(message.contains("hint: objects may be stored in a version that is removed"), "{message}");
     assert_eq!(changing.stored()["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
 }
 
