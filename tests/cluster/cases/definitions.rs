@@ -138,12 +138,34 @@ fn definitions_are_created_and_widened_and_only_force_narrows_them(context: &Tes
 }
 
 fn a_definition_that_takes_something_away_is_not_applied(context: &TestContext<'_>) {
+    // Others have created one of two definitions.
     let kind = context.thing();
-    let changing = Changing::new(context, kind.clone(), &definition(&kind, &["v1"], &json!({})));
+    let new = context.own_kind().named("Other", "others");
+    let narrower = definition(&kind, &["v1"], &json!({}));
+    let changing = Changing::new(context, kind.clone(), &narrower);
+    let file = changing.launch.source.join("crd.json");
+    let declare = |definitions: [&Value; 2]| {
+        let text = definitions.map(ToString::to_string).join("\n---\n");
+        std::fs::write(&file, text).expect("the directory of an operator can be written");
+    };
+    declare([&new.definition().1, &narrower]);
     let message = changing.refused(&[]);
     assert!(message.contains("v1.spec: unknown fields are dropped"), "{message}");
     assert_eq!(
         changing.stored().pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-preserve-unknown-fields"),
         Some(&json!(true))
     );
+    assert!(context.client().get(&new.definition_path()).is_none(), "nothing is applied");
+
+    let mut wider = kind.definition().1;
+    let mut version = wider["spec"]["versions"][0].clone();
+    version["name"] = json!("v2");
+    version["storage"] = json!(false);
+    wider["spec"]["versions"].as_array_mut().expect("a definition has versions").push(version);
+    declare([&new.definition().1, &wider]);
+    let operator = changing.start(&["--apply-crds"], &[]);
+    context.eventually("the new definition is created", || context.client().get(&new.definition_path()));
+    changing.handle("v2", "first", &json!({"anything": 1}));
+    context.stop(&operator);
+    assert_eq!(names(&changing.stored()), ["v1", "v2"]);
 }
