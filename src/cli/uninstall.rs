@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cluster::{Client, Error};
 use crate::engines::peering;
-use crate::engines::uninstall::{Held, OwnObject, Stopped, Uninstaller};
+use crate::engines::uninstall::{Held, OwnObject, Stopped, Uninstaller, is_pod_of};
 use crate::handling::peering::{replicas_identity, replicas_name};
 use crate::kit::{Clock, duration};
 use crate::manifest::{Operator, known_kinds, settings};
@@ -289,12 +289,12 @@ impl Work<'_> {
             let Some(name) = self.options.peering.as_ref().or(peering.mandatory.then_some(&peering.name)) else { continue };
             let clusterwide = Some(peering.clusterwide.unwrap_or(self.namespaces.is_empty()));
             let selectors = peering::selectors(&settings::Peering { clusterwide, standalone: false, ..peering.clone() });
-            // The pods of a Deployment have its name first; those that were stopped have left. The record of replicas is left to the next leader.
-            let prefix = format!("{}-", self.options.name.as_ref().unwrap_or(&operator.name));
-            let is_own = |identity: &str| identity == replicas || identity.starts_with(&prefix);
+            // Pods that were stopped have left. The record of replicas is left to the next leader.
+            let workload = self.options.name.as_ref().unwrap_or(&operator.name);
+            let is_own = |identity: &str| identity == replicas || is_pod_of(identity, workload);
             match self.uninstaller.leave_peering(&selectors, &self.namespaces, name, is_own).await {
                 Ok(identities) => account.done.extend(identities.iter().map(|identity| format!("removed the peer {identity}"))),
-                Err(error) => account.left.push(format!("peers {prefix}* in the peering '{name}': {}", error.chain())),
+                Err(error) => account.left.push(format!("peers of {workload} in the peering '{name}': {}", error.chain())),
             }
         }
     }

@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Attempts to change an object that others change, too.
 const ATTEMPTS: usize = 10;
 
+/// The letters of generated names in Kubernetes: without vowels, and without what is read as one.
+const RANDOM_LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+
 /// An object with a finalizer of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
@@ -243,7 +246,8 @@ impl Uninstaller {
         for resource in self.select(selectors) {
             for object in self.list(&resource, namespaces).await?.iter().filter(|object| text(object, "/metadata/name") == Some(name)) {
                 let records = object.get("status").and_then(Value::as_object);
-                let own: Vec<String> = records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
+                let own: Vec<String> =
+                    records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
                 if !own.is_empty() {
                     let patch = Value::Object(peering::removal(&own));
                     self.objects.patch_status(ObjectAddress::of(&resource, object), &patch).await?;
@@ -339,6 +343,17 @@ impl OwnObject {
     }
 }
 
+/// Tells whether a name is that of a pod of a Deployment (`NAME-TEMPLATE-RANDOM`), of a StatefulSet (`NAME-0`), or of another workload
+/// (`NAME-RANDOM`). The pods of another workload may begin with the same words: those of `db-backup` are not pods of `db`.
+pub fn is_pod_of(name: &str, workload: &str) -> bool {
+    let Some(rest) = name.strip_prefix(workload).and_then(|rest| rest.strip_prefix('-')) else { return false };
+    let is_random = |text: &str| !text.is_empty() && text.chars().all(|letter| RANDOM_LETTERS.contains(letter));
+    match rest.split_once('-') {
+        Some((template, random)) => is_random(template) && is_random(random),
+        None => is_random(rest) || (!rest.is_empty() && rest.chars().all(|letter| letter.is_ascii_digit())),
+    }
+}
+
 fn known(group: &str, plural: &str, kind: &str) -> Resource {
     let [group, version, plural, kind] = [group, "v1", plural, kind].map(str::to_owned);
     Resource { group, version, plural, kind, namespaced: true, ..Resource::default() }
@@ -362,5 +377,21 @@ fn held(resource: &Resource, object: &Value) -> Held {
         namespace: text(object, "/metadata/namespace").map(str::to_owned),
         name: text(object, "/metadata/name").unwrap_or_default().to_owned(),
         is_deleting: object.pointer("/metadata/deletionTimestamp").is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_known_by_the_name_of_their_workload() {
+        for pod in ["db-0", "db-12", "db-7d4b9c5f6-x2x9z", "db-x2x9z"] {
+            assert!(is_pod_of(pod, "db"), "{pod}");
+        }
+        for other in ["db", "db-", "db2-0", "db-backup-0", "db-backup-7d4b9c5f6-x2x9z", "db-7d4b9c5f6-x2x9z-", "me@host/20240131120000/abc"]
+        {
+            assert!(!is_pod_of(other, "db"), "{other}");
+        }
     }
 }

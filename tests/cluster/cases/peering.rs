@@ -68,7 +68,7 @@ impl<'c> Peers<'c> {
     }
 
     /// Starts an engine with a priority, and with the lifetime of its record in seconds.
-    pub(crate) fn start(&self, engine: Engine, priority: i64, lifetime: u64) -> Rc<Operator> {
+    pub(super) fn start(&self, engine: Engine, priority: i64, lifetime: u64) -> Rc<Operator> {
         let handlers = [Handler::on("create", "on_create").with("retries", 9), Handler::on("update", "on_update")];
         let launch = self.context.launch(engine, std::slice::from_ref(&self.kind), &handlers);
         set_lifetime(&launch, lifetime);
@@ -98,7 +98,7 @@ impl<'c> Peers<'c> {
         assert_eq!(self.context.calls_of(object), [""; 0], "both engines are paused");
     }
 
-    pub(crate) fn log_says(&self, operator: &Operator, text: &str) {
+    pub(super) fn log_says(&self, operator: &Operator, text: &str) {
         self.context.eventually(&format!("the log says {text:?}"), || operator.log().contains(text).then_some(()));
     }
 

@@ -99,7 +99,7 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
         client.get(&peer)?["status"].as_object().and_then(|records| records.values().next()).cloned()
     });
     let record = json!({"priority": -10, "lifetime": 3_600, "lastseen": record["lastseen"]});
-    client.merge(&peer, &json!({"status": {format!("{namespace}-0"): record, "other-0": record}}));
+    client.merge(&peer, &json!({"status": {format!("{namespace}-0"): record, format!("{namespace}-other-0"): record}}));
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     let lease =
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": namespace}, "spec": {"holderIdentity": ""}});
@@ -131,7 +131,10 @@ fn what_an_operator_has_made_for_itself_is_taken_away(context: &TestContext<'_>)
     assert_eq!(client.get(&format!("{deployments}/{namespace}")).expect("it stays")["spec"]["replicas"], 0);
     assert!(client.list(&pods).is_empty() && client.get(&format!("{leases}/{namespace}")).is_none());
     let left = client.get(&peer).expect("the peering stays");
-    assert!(left["status"].get(format!("{namespace}-0")).is_none() && left["status"].get("other-0").is_some(), "{left}");
+    assert!(
+        left["status"].get(format!("{namespace}-0")).is_none() && left["status"].get(format!("{namespace}-other-0")).is_some(),
+        "{left}"
+    );
 }
 
 /// Returns the paths of what an operator makes for itself, with the titles in the account.
