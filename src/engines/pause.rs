@@ -66,6 +66,11 @@ impl Pause {
         self.0.held.borrow().holds.values().any(|cause| !cause.is_brief)
     }
 
+    /// Tells whether the operator is paused only for a moment.
+    pub fn is_brief(&self) -> bool {
+        self.is_paused() && !self.is_standing_by()
+    }
+
     /// Returns the causes in the order in which they began, each once.
     pub fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();

@@ -188,6 +188,8 @@ impl Peerings {
             starting: Some(starting),
             begins_at: None,
             peers: None,
+            pausing: Vec::new(),
+            resumes_at: None,
             warned: BTreeSet::new(),
             report: Report::new(Arc::clone(&self.counts), metrics.clone(), key.clone()),
         };

@@ -246,8 +246,7 @@ impl Uninstaller {
         for resource in self.select(selectors) {
             for object in self.list(&resource, namespaces).await?.iter().filter(|object| text(object, "/metadata/name") == Some(name)) {
                 let records = object.get("status").and_then(Value::as_object);
-                let own: Vec<String> =
-                    records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
+                let own: Vec<String> = records.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_own(key)).collect();
                 if !own.is_empty() {
                     let patch = Value::Object(peering::removal(&own));
                     self.objects.patch_status(ObjectAddress::of(&resource, object), &patch).await?;

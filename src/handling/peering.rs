@@ -80,6 +80,24 @@ pub struct Reaction {
     pub relations: Relations,
 }
 
+/// Returns the peers that pause an operator.
+pub fn pausing(own: Own<'_>, peers: &[Peer], now: Timestamp) -> Vec<Peer> {
+    let is_pausing = |peer: &&Peer| !peer.is_dead(now) && peer.identity != own.identity && peer.priority >= own.priority;
+    peers.iter().filter(is_pausing).cloned().collect()
+}
+
+/// Tells whether one of the peers that paused an operator has removed its valid record: then its last handlers may still run, since kopf waits
+/// for them after that. The records of persons, who freeze operators, have no handlers, and those of kopfd's replicas are never removed.
+pub fn has_left(before: &[Peer], peers: &[Peer], now: Timestamp) -> bool {
+    let is_there = |identity: &str| peers.iter().any(|peer| peer.identity == identity);
+    before.iter().any(|peer| !peer.is_dead(now) && !is_person(&peer.identity) && !is_there(&peer.identity))
+}
+
+/// Tells whether an identity is that of a person on a machine: those of operators have the time of their start, or are names of pods.
+fn is_person(identity: &str) -> bool {
+    identity.contains('@') && !identity.contains('/')
+}
+
 /// The number of other valid peers by their priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Relations {
@@ -216,6 +234,22 @@ mod tests {
         let resuming = "INFO Resuming operations after the pause. Conflicting operators with the same priority are gone.";
         let after = "running, wait None, dead [\"me\", \"high\", \"low\"], peers 0/0/0";
         assert_eq!(decided(&peers, true, 60), format!("{resuming}\n{after}\n"));
+    }
+
+    #[test]
+    fn a_peer_has_left_if_its_valid_record_is_gone_and_it_was_no_person() {
+        let own = Own { identity: "me", priority: 0 };
+        let operator = "user@host/20200101000000/abc";
+        let all = [peer("me", 0, 60), peer(operator, 5, 60), peer("pod-1", 0, 60), peer("low", -1, 60), peer("dead", 5, 0)];
+        let before = pausing(own, &all, now());
+        assert_eq!(before.iter().map(|peer| &*peer.identity).collect::<Vec<_>>(), [operator, "pod-1"]);
+        let (later, expired) = (now() + SignedDuration::from_secs(59), now() + SignedDuration::from_secs(60));
+        assert!(has_left(&before, &all[..2], later), "the pod is gone");
+        assert!(!has_left(&before, &all, later) && !has_left(&before, &[], expired));
+        // One that has a lower priority now, or no valid record, is still there.
+        assert!(!has_left(&before, &[peer(operator, -5, 60), peer("pod-1", 0, -1)], later));
+        let persons = [peer("person@desk", 100, 60), peer("demo@ops", 100, 60)];
+        assert!(!has_left(&persons, &[], later), "neither a freeze nor replicas have handlers that still run");
     }
 
     #[test]

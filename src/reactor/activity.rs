@@ -15,6 +15,7 @@ use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
 use crate::engines::events::{EngineEvent, EventSink};
+use crate::engines::pause::Pause;
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
@@ -63,6 +64,8 @@ pub struct ActivityMonitor {
     indexes: Mutex<BTreeMap<String, Arc<Indexes>>>,
     /// The requests of each watch to pass its known objects on once more.
     revisits: Mutex<Vec<Weak<Revisits>>>,
+    /// The pauses of the operators.
+    pauses: Mutex<Vec<Pause>>,
     changed: Notify,
 }
 
@@ -137,6 +140,11 @@ impl ActivityMonitor {
     pub fn webhooks_unready(self: &Arc<Self>) -> UnreadyWebhooks {
         self.unready_webhooks.fetch_add(1, Ordering::SeqCst);
         UnreadyWebhooks(Arc::clone(self))
+    }
+
+    /// Follows the pause of an operator: while it is paused only for a moment, it is not quiet.
+    pub fn follows_pause(&self, pause: Pause) {
+        self.pauses.lock().push(pause);
     }
 
     /// Records that an operator has discovered the kinds of the cluster and has started its watches.
@@ -298,7 +306,8 @@ impl ActivityMonitor {
     pub fn is_quiet(&self) -> bool {
         let counts = [&self.workers, &self.timer_calls, &self.unlisted, &self.pending_scans, &self.unready_webhooks];
         let is_idle = counts.iter().all(|count| count.load(Ordering::SeqCst) == 0) && self.unsynced.lock().is_empty();
-        is_idle && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
+        let is_waiting = self.pauses.lock().iter().any(Pause::is_brief);
+        is_idle && !is_waiting && self.revisits.lock().iter().filter_map(Weak::upgrade).all(|revisits| revisits.is_answered())
     }
 }
 

@@ -249,6 +249,7 @@ async fn run(
     let (pod, has_trials) = (pod.clone(), *has_trials);
     let pause = Pause::default();
     let health = endpoints.health.of_operator(&pause);
+    shared.monitor.iter().for_each(|monitor| monitor.follows_pause(pause.clone()));
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let writer = if lead.is_elected() { client.fenced(Arc::new(lead.clone())) } else { client.clone() };
     let effects = LiveEffects::new(scripts, writer.clone(), shared.clock.clone()).with_events(events.clone()).with_seed(shared.seed);

@@ -15,16 +15,20 @@ use super::report::Report;
 use super::sink::Seen;
 use super::terms::{Turn, Turns};
 use crate::engines::pause::{Hold, Pause};
-use crate::handling::peering::{Peer, Reaction, react};
+use crate::handling::peering::{Peer, Reaction, has_left, pausing, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
-/// How long an operator that starts leaves to peers with a lower priority, so that they notice it, and end the handlers that run or are queued. They do
-/// not tell when they have: Python kopf on a busy machine took two and a half seconds with 200 retries at once.
+/// How long an operator leaves to its peers to end the handlers that run or are queued: at its start to those with a lower priority, after a pause to
+/// those that have removed their records. They do not tell when they have: Python kopf on a busy machine took two and a half seconds with 200 retries
+/// at once.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// Why a replica is paused at the begin of its term.
 const BEGINNING: &str = "its peers have to notice that this replica leads";
+
+/// Why an operator is paused after its peers have ended.
+const ENDING: &str = "the last handlers of a peer may still run";
 
 /// The decisions about one peering object.
 pub(super) struct Decisions {
@@ -46,6 +50,10 @@ pub(super) struct Decisions {
     pub begins_at: Option<Instant>,
     /// Held in favour of peers.
     pub peers: Option<Hold>,
+    /// The peers that pause the operator.
+    pub pausing: Vec<Peer>,
+    /// When the operator resumes, if that is later than the end of its peers.
+    pub resumes_at: Option<Instant>,
     /// The malformed records that were told.
     pub warned: BTreeSet<Malformed>,
     pub report: Report,
@@ -55,9 +63,11 @@ pub(super) struct Decisions {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Next {
     /// When the first of the peers that pause the operator expires.
-    expires_at: Option<Instant>,
+    expiry: Option<Instant>,
     /// When the operator begins, after its start.
-    begins_at: Option<Instant>,
+    begin: Option<Instant>,
+    /// When the operator resumes, after the end of its peers.
+    resumption: Option<Instant>,
 }
 
 impl Decisions {
@@ -96,13 +106,18 @@ impl Decisions {
                     self.follow(turn).await;
                     return;
                 }
-                () = until(next.begins_at) => {
+                () = until(next.begin) => {
                     self.starting = None;
-                    next.begins_at = None;
+                    next.begin = None;
+                }
+                () = until(next.resumption) => {
+                    self.peers = None;
+                    self.resumes_at = None;
+                    next.resumption = None;
                 }
                 // As in kopf, the event of the own keep-alive lets all peers decide again.
-                () = until(next.expires_at) => {
-                    next.expires_at = None;
+                () = until(next.expiry) => {
+                    next.expiry = None;
                     // A replica that stands by writes nothing, and decides by the clock.
                     if self.orders.is_idle() || self.is_absent_after_keep_alive().await {
                         return;
@@ -199,21 +214,29 @@ impl Decisions {
         self.warn_of(records.malformed);
         let is_absent = *self.statuses.borrow() == Seen::Absent;
         // A mandatory peering begins with a pause.
-        let is_paused = self.peers.is_some() || (self.is_mandatory && self.starting.is_some() && !is_absent);
+        let is_beginning = self.starting.is_some() && self.begins_at.is_none();
+        let is_paused = (self.peers.is_some() && self.resumes_at.is_none()) || (self.is_mandatory && is_beginning && !is_absent);
         let Reaction { is_paused, dead, messages, wait, relations } = react(self.object.peer.own(), &records.peers, is_paused, now);
         messages.iter().for_each(log);
-        if is_paused && self.peers.is_none() {
-            self.peers = Some(self.pause.hold(self.object.title()));
+        let own = self.object.peer.own();
+        let before = std::mem::replace(&mut self.pausing, pausing(own, &records.peers, now));
+        if is_paused {
+            self.resumes_at = None;
+            if before.is_empty() {
+                self.peers = Some(self.pause.hold(self.object.title()));
+            }
         }
         if !dead.is_empty() && !self.orders.is_idle() {
             self.orders.remove(dead);
         }
         self.report.set(relations);
         let begins_at = self.begin(is_paused, relations.lower > 0, is_absent);
-        if !is_paused {
-            self.peers = None;
+        if !is_paused && self.resumes_at.is_none() {
+            let is_early = self.peers.is_some() && has_left(&before, &records.peers, now);
+            self.peers = is_early.then(|| self.pause.hold_briefly(ENDING));
+            self.resumes_at = is_early.then(|| Instant::now() + TAKEOVER);
         }
-        Next { expires_at: wait.map(|wait| Instant::now() + wait), begins_at }
+        Next { expiry: wait.map(|wait| Instant::now() + wait), begin: begins_at, resumption: self.resumes_at }
     }
 
     /// Ends the hold of the start after the first decision: at once, or later in favour of peers that have to notice this operator.

@@ -105,6 +105,10 @@ fn change_over(context: &TestContext<'_>, higher: Engine, end: End) {
     if (higher, end) == (Engine::Kopfd, End::Stopped) {
         assert_eq!(repeated.at_return, 0, "kopfd removes its record after its last handlers have ended");
     }
+    if (higher, end) == (Engine::Kopf, End::Stopped) {
+        let has_ended_late = calls.iter().any(|call| call.engine == "kopf" && call.at > ended_at + NOTICED);
+        assert!(repeated.at_return == 0 || has_ended_late, "kopfd resumes when the last handlers of the stopped kopf have ended");
+    }
     if end == End::Killed {
         assert_eq!(repeated.outdated_at_return, 0, "only attempts that the killed engine had not stored are repeated");
     }
