@@ -181,8 +181,9 @@ impl Decisions {
     }
 
     fn decide(&mut self, seen: &Seen) -> Next {
+        let undecided = Next { resumption: self.resumes_at, ..Next::default() };
         match seen {
-            Seen::Unknown => Next::default(),
+            Seen::Unknown => undecided,
             // As kopf, an operator works alone where it may not know its peers, unless the peering is mandatory.
             Seen::Unavailable => {
                 if !self.is_mandatory {
@@ -190,7 +191,7 @@ impl Decisions {
                     warn!(target: "kopfd::peering", "The operator works without knowing its peers, since {title} cannot be listed.");
                     self.starting = None;
                 }
-                Next::default()
+                undecided
             }
             Seen::Absent => {
                 if !self.is_mandatory {

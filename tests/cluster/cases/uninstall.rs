@@ -183,7 +183,7 @@ fn leaving_traces(context: &TestContext<'_>, kind: &Kind, peering: &str) -> Laun
     std::fs::write(&kubeconfig, own).expect("the directory of the case can be written");
     let election = ["--leader-elect", "--lease-duration=10s", "--renew-deadline=6s", "--retry-period=1s"].map(str::to_owned);
     let options = [vec![format!("--peering={peering}")], election.to_vec()].concat();
-    Launch { kubeconfig, options, variables: vec![("POD_ID".to_owned(), format!("{namespace}-0"))], ..launch }
+    Launch { kubeconfig, options, ..launch }
 }
 
 /// A policy of the cluster that keeps the Secrets of a namespace.
@@ -236,7 +236,8 @@ fn the_traces_of_a_killed_operator_are_named_and_removed_and_the_rest_is_reporte
     for (path, _) in &traces(context) {
         context.eventually(&format!("{path} exists"), || client.get(path));
     }
-    let has_record = || client.get(&peer).is_some_and(|found| found["status"].get(format!("{namespace}-0")).is_some());
+    let own = format!("{namespace}@{namespace}");
+    let has_record = || client.get(&peer).is_some_and(|found| found["status"].get(&own).is_some());
     context.eventually("the operator is a peer", || has_record().then_some(()));
     for (path, _) in &traces(context)[..2] {
         context.eventually(&format!("{path} has the webhook"), || client.get(path)?["webhooks"].get(0).cloned());
@@ -278,7 +279,7 @@ fn the_traces_of_a_killed_operator_are_named_and_removed_and_the_rest_is_reporte
         assert_eq!(account.contains(&format!("deleted {title}\n")), !is_secret, "{title}: {account}");
     }
     assert!(account.contains(&format!("left:\n  {secret}: ")) && account.contains("Secrets are kept here"), "{account}");
-    assert!(account.contains(&format!("removed the peer {namespace}-0\n")) && !has_record(), "{account}");
+    assert!(account.contains(&format!("removed the peer {own}\n")) && !has_record(), "{account}");
     assert!(account.contains(&format!("freed {} {namespace}/kept\n", kind.selector())), "{account}");
     assert!(!has_finalizer(&context.get(kind, "kept").expect("objects stay")), "{account}");
 
