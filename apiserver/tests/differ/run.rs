@@ -15,7 +15,7 @@ use super::case::{Case, Step, StreamRead, definitions};
 use super::normal::Normal;
 
 /// Time limit of repeating a step until its expected answer.
-const UNTIL_TIMEOUT: Duration = Duration::from_secs(40);
+const UNTIL_TIMEOUT: Duration = Duration::from_mins(2);
 /// Time limit of a stream for the next expected line.
 const NEXT_LINE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Required silence of a stream after the expected lines.
