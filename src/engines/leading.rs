@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::cluster::Client;
 use crate::handling::leading::Timing;
 
 pub use lead::{Duty, Lead, PERMANENT};
@@ -33,6 +34,18 @@ pub struct LeadingOptions {
     pub peer: String,
     /// The times.
     pub timing: Timing,
+}
+
+impl LeadingOptions {
+    /// Returns the name of the Lease of an operator.
+    pub fn lease_name(&self, operator: &str) -> String {
+        self.lease.clone().unwrap_or_else(|| operator.to_owned())
+    }
+
+    /// Returns the namespace of the Lease. The client has logged in.
+    pub fn lease_namespace(&self, client: &Client) -> String {
+        self.namespace.clone().unwrap_or_else(|| client.default_namespace())
+    }
 }
 
 /// What begins and ends with the leadership, besides the handling of events.

@@ -233,7 +233,7 @@ async fn run(
     posting.tasks.spawn("posting of Events", posts);
     if let Some(checked) = checked {
         let at_home = shared.leading.as_ref().filter(|options| options.namespace.is_none());
-        let lease = at_home.map(|options| options.lease.clone().unwrap_or_else(|| name.clone()));
+        let lease = at_home.map(|options| options.lease_name(&name));
         let check = rights::check(checked, client.clone(), shared.scope.clone(), lease);
         let stop = own_stop.child();
         posting.tasks.spawn("check of rights", async move {

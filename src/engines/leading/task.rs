@@ -47,8 +47,7 @@ pub struct Election {
 impl Election {
     /// Starts to apply for the Lease. The client has logged in.
     pub fn start(options: &LeadingOptions, campaign: Campaign) -> Self {
-        let name = options.lease.clone().unwrap_or_else(|| campaign.operator.clone());
-        let namespace = options.namespace.clone().unwrap_or_else(|| campaign.client.default_namespace());
+        let (name, namespace) = (options.lease_name(&campaign.operator), options.lease_namespace(&campaign.client));
         let task = Task {
             store: LeaseStore::new(&campaign.client, namespace, name),
             candidate: Candidate::new(&options.identity, options.timing),

@@ -72,10 +72,7 @@ pub(super) fn peerings(
     });
     let identity = shared.leading.as_ref().map_or_else(
         || Arc::clone(&shared.peering.identity),
-        |options| {
-            let namespace = options.namespace.clone().unwrap_or_else(|| client.default_namespace());
-            replicas_identity(&options.peer, &namespace).into()
-        },
+        |options| replicas_identity(&options.peer, &options.lease_namespace(client)).into(),
     );
     Some(Peerings::new(PeeringContext {
         operator: Arc::from(name),
