@@ -546,7 +546,7 @@ async fn write_record(api: &ApiServer, identity: &str, record: Value) {
     admin_client::send(api, Method::PATCH, path, Some("application/merge-patch+json"), patch).await.unwrap();
 }
 
-/// Tells whether the record of the replicas, or one without a record, is valid.
+/// Tells whether there is a record, and whether its lifetime is not over.
 fn is_valid(record: &Value, now: Timestamp) -> bool {
     let seen = record["lastseen"].as_str().map(|text| text.parse::<Timestamp>().unwrap());
     let lifetime = jiff::SignedDuration::from_secs(record["lifetime"].as_i64().unwrap_or_default());

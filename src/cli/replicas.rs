@@ -71,7 +71,7 @@ impl ReplicaOptions {
             namespace: self.lease_namespace.clone().or_else(|| pod_namespace(Path::new(NAMESPACE_FILE))),
             // As client-go's users do it: a container that is restarted in its pod is another replica.
             identity: format!("{host}_{}", Uuid::new_v4()),
-            peer: replicas_name(operators.iter().map(|operator| self.lease.as_deref().unwrap_or(&operator.name))),
+            peer: replicas_name(self.lease.as_deref(), operators.iter().map(|operator| &*operator.name)),
             timing,
         }))
     }

@@ -282,8 +282,8 @@ impl Work<'_> {
                 Err(error) => account.left.push(format!("{}: {}", object.title(), error.chain())),
             }
         }
-        let leases = operators.iter().map(|operator| self.options.lease.as_deref().unwrap_or(&operator.name));
-        let replicas = replicas_identity(&replicas_name(leases), &home);
+        let names = operators.iter().map(|operator| &*operator.name);
+        let replicas = replicas_identity(&replicas_name(self.options.lease.as_deref(), names), &home);
         for operator in operators {
             let peering = &operator.settings.peering;
             let Some(name) = self.options.peering.as_ref().or(peering.mandatory.then_some(&peering.name)) else { continue };

@@ -67,8 +67,6 @@ pub struct Own<'a> {
 /// The decision about the records of a peering object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reaction {
-    /// Whether the operator is paused.
-    pub is_paused: bool,
     /// The identities of the invalid records, which are removed.
     pub dead: Vec<String>,
     /// The messages, in their order.
@@ -76,14 +74,10 @@ pub struct Reaction {
     /// The time until the first of the peers that pause the operator becomes invalid. If nothing changes until then, the operator writes
     /// its own record, so that all decide again.
     pub wait: Option<Duration>,
+    /// The peers that pause the operator.
+    pub pausing: Vec<Peer>,
     /// The other valid peers.
     pub relations: Relations,
-}
-
-/// Returns the peers that pause an operator.
-pub fn pausing(own: Own<'_>, peers: &[Peer], now: Timestamp) -> Vec<Peer> {
-    let is_pausing = |peer: &&Peer| !peer.is_dead(now) && peer.identity != own.identity && peer.priority >= own.priority;
-    peers.iter().filter(is_pausing).cloned().collect()
 }
 
 /// Tells whether one of the peers that paused an operator has removed its valid record: then its last handlers may still run, since kopf waits
@@ -133,10 +127,10 @@ pub fn react(own: Own<'_>, peers: &[Peer], is_paused: bool, now: Timestamp) -> R
     }
     let relations = Relations { higher: higher.len(), same: same.len(), lower: others.len() - higher.len() - same.len() };
     Reaction {
-        is_paused: !higher.is_empty() || !same.is_empty(),
         dead: dead.into_iter().map(|peer| peer.identity.clone()).collect(),
         messages,
         wait: higher.iter().chain(&same).map(|peer| time_between(now, peer.deadline())).min(),
+        pausing: higher.into_iter().chain(same).cloned().collect(),
         relations,
     }
 }
@@ -169,9 +163,10 @@ pub fn operator_identity(user: &str, host: &str, started: Timestamp, random: &st
     format!("{}/{}/{random}", personal_identity(user, host), started.strftime("%Y%m%d%H%M%S"))
 }
 
-/// Returns the name of all replicas of a process: they are one peer, whichever of them leads. `leases` are the names of the Leases of its operators.
-pub fn replicas_name<'a>(leases: impl IntoIterator<Item = &'a str>) -> String {
-    let mut leases: Vec<&str> = leases.into_iter().collect();
+/// Returns the name of all replicas of a process: they are one peer, whichever of them leads. It has the names of the Leases of its operators, which
+/// are those of the operators unless another one is given.
+pub fn replicas_name<'a>(lease: Option<&'a str>, operators: impl IntoIterator<Item = &'a str>) -> String {
+    let mut leases: Vec<&str> = operators.into_iter().map(|operator| lease.unwrap_or(operator)).collect();
     leases.sort_unstable();
     leases.join("+")
 }
@@ -218,8 +213,9 @@ mod tests {
         let own = Own { identity: "me", priority: 0 };
         let reaction = react(own, peers, is_paused, now() + SignedDuration::from_secs(seconds));
         let lines = reaction.messages.iter().map(|message| format!("{} {message}\n", message.level.as_str()));
-        let Reaction { is_paused, dead, wait, relations: Relations { higher, same, lower }, .. } = &reaction;
-        let state = if *is_paused { "paused" } else { "running" };
+        let Reaction { pausing, dead, wait, relations: Relations { higher, same, lower }, .. } = &reaction;
+        assert_eq!(pausing.len(), higher + same);
+        let state = if pausing.is_empty() { "running" } else { "paused" };
         format!("{}{state}, wait {wait:?}, dead {dead:?}, peers {higher}/{same}/{lower}\n", lines.collect::<String>())
     }
 
@@ -241,7 +237,7 @@ mod tests {
         let own = Own { identity: "me", priority: 0 };
         let operator = "user@host/20200101000000/abc";
         let all = [peer("me", 0, 60), peer(operator, 5, 60), peer("pod-1", 0, 60), peer("low", -1, 60), peer("dead", 5, 0)];
-        let before = pausing(own, &all, now());
+        let before = react(own, &all, false, now()).pausing;
         assert_eq!(before.iter().map(|peer| &*peer.identity).collect::<Vec<_>>(), [operator, "pod-1"]);
         let (later, expired) = (now() + SignedDuration::from_secs(59), now() + SignedDuration::from_secs(60));
         assert!(has_left(&before, &all[..2], later), "the pod is gone");

@@ -135,7 +135,7 @@ fn processed(input: &Value) -> Value {
         logs.extend(written.log);
     }
     json!({
-        "paused_after": reaction.is_paused,
+        "paused_after": !reaction.pausing.is_empty(),
         "reevaluate_after_seconds": reaction.wait.map(|wait| wait.as_secs_f64()),
         "requests": requests,
         "logs": logs,

@@ -15,13 +15,13 @@ use super::report::Report;
 use super::sink::Seen;
 use super::terms::{Turn, Turns};
 use crate::engines::pause::{Hold, Pause};
-use crate::handling::peering::{Peer, Reaction, has_left, pausing, react};
+use crate::handling::peering::{Peer, Reaction, has_left, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
 /// How long an operator leaves to its peers to end the handlers that run or are queued: at its start to those with a lower priority, after a pause to
-/// those that have removed their records. They do not tell when they have: Python kopf on a busy machine took two and a half seconds with 200 retries
-/// at once.
+/// those that have removed their records. Peers do not announce the end of their handlers. Python kopf needed two and a half seconds for it with 200
+/// retries at once on a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// Why a replica is paused at the begin of its term.
@@ -134,7 +134,7 @@ impl Decisions {
             return;
         };
         let is_known = match &*self.statuses.borrow() {
-            Seen::Present(status) => self.own_record(status.as_ref()).is_some(),
+            Seen::Present(status) => self.own_record(&peering::read(status.as_ref(), self.object.clock.now()).peers).is_some(),
             Seen::Unknown | Seen::Unavailable | Seen::Absent => true,
         };
         if !is_known && self.starting.is_none() {
@@ -149,18 +149,17 @@ impl Decisions {
     }
 
     /// Returns the own record if it is valid.
-    fn own_record(&self, status: Option<&Value>) -> Option<Peer> {
+    fn own_record<'a>(&self, peers: &'a [Peer]) -> Option<&'a Peer> {
         let now = self.object.clock.now();
-        let records = peering::read(status, now);
-        records.peers.into_iter().find(|peer| *peer.identity == *self.object.peer.identity && !peer.is_dead(now))
+        peers.iter().find(|peer| *peer.identity == *self.object.peer.identity && !peer.is_dead(now))
     }
 
     /// Tells whether the record that this replica shares with others is not what it has to be: another one has left it behind.
-    fn lacks_record(&self, status: Option<&Value>) -> bool {
+    fn lacks_record(&self, peers: &[Peer]) -> bool {
         let peer = &self.object.peer;
         let has_replicas = peer.election.is_some() && !self.orders.is_idle();
-        let is_left = |record: Peer| record.lifetime == peer.last_lifetime() && record.lifetime != peer.lifetime;
-        has_replicas && self.own_record(status).is_none_or(is_left)
+        let is_left = |record: &Peer| record.lifetime == peer.last_lifetime() && record.lifetime != peer.lifetime;
+        has_replicas && self.own_record(peers).is_none_or(is_left)
     }
 
     /// Writes a keep-alive. Returns whether the object does not exist: then there is no event, and the last records count. Otherwise it
@@ -197,30 +196,37 @@ impl Decisions {
                 if !self.is_mandatory {
                     self.starting = None;
                 }
-                self.react(None)
+                let peers = self.records(None);
+                self.react(&peers)
             }
             Seen::Present(status) => {
+                let peers = self.records(status.as_ref());
                 // The object was created meanwhile.
-                if self.written.borrow().is_absent || self.lacks_record(status.as_ref()) {
+                if self.written.borrow().is_absent || self.lacks_record(&peers) {
                     self.orders.keep_alive();
                 }
-                self.react(status.as_ref())
+                self.react(&peers)
             }
         }
     }
 
-    fn react(&mut self, status: Option<&Value>) -> Next {
-        let now = self.object.clock.now();
-        let records = peering::read(status, now);
+    /// Returns the records of a status, and warns of those that are malformed.
+    fn records(&mut self, status: Option<&Value>) -> Vec<Peer> {
+        let records = peering::read(status, self.object.clock.now());
         self.warn_of(records.malformed);
+        records.peers
+    }
+
+    fn react(&mut self, peers: &[Peer]) -> Next {
+        let now = self.object.clock.now();
         let is_absent = *self.statuses.borrow() == Seen::Absent;
         // A mandatory peering begins with a pause.
         let is_beginning = self.starting.is_some() && self.begins_at.is_none();
-        let is_paused = (self.peers.is_some() && self.resumes_at.is_none()) || (self.is_mandatory && is_beginning && !is_absent);
-        let Reaction { is_paused, dead, messages, wait, relations } = react(self.object.peer.own(), &records.peers, is_paused, now);
+        let was_paused = (self.peers.is_some() && self.resumes_at.is_none()) || (self.is_mandatory && is_beginning && !is_absent);
+        let Reaction { pausing, dead, messages, wait, relations } = react(self.object.peer.own(), peers, was_paused, now);
         messages.iter().for_each(log);
-        let own = self.object.peer.own();
-        let before = std::mem::replace(&mut self.pausing, pausing(own, &records.peers, now));
+        let is_paused = !pausing.is_empty();
+        let before = std::mem::replace(&mut self.pausing, pausing);
         if is_paused {
             self.resumes_at = None;
             if before.is_empty() {
@@ -233,7 +239,7 @@ impl Decisions {
         self.report.set(relations);
         let begins_at = self.begin(is_paused, relations.lower > 0, is_absent);
         if !is_paused && self.resumes_at.is_none() {
-            let is_early = self.peers.is_some() && has_left(&before, &records.peers, now);
+            let is_early = self.peers.is_some() && has_left(&before, peers, now);
             self.peers = is_early.then(|| self.pause.hold_briefly(ENDING));
             self.resumes_at = is_early.then(|| Instant::now() + TAKEOVER);
         }
