@@ -3,7 +3,6 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use jiff::Timestamp;
 use rand::RngExt as _;
 
@@ -20,15 +19,7 @@ const USER_VARIABLES: [&str; 4] = ["LOGNAME", "USER", "LNAME", "USERNAME"];
 #[derive(Debug, Args)]
 pub(super) struct PeeringOptions {
     /// Ignore other operators: no peering. `--standalone=false` overrides the setting of the manifest.
-    #[arg(
-        long,
-        env = "KOPFD_STANDALONE",
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "KOPFD_STANDALONE", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub standalone: Option<bool>,
     /// Pause the operators on the cluster: the same as `--priority=666`.
     #[arg(long, env = "KOPFD_DEV")]

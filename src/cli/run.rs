@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
@@ -102,15 +101,7 @@ pub(super) struct LoggingOptions {
     #[arg(long, env = "KOPFD_LOG_REFKEY", value_name = "KEY", default_value = "object")]
     pub log_refkey: String,
     /// Prefix lines with the object: `--log-prefix`, or `--log-prefix=false`. By default all forms except JSON do.
-    #[arg(
-        long,
-        env = "KOPFD_LOG_PREFIX",
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "KOPFD_LOG_PREFIX", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub log_prefix: Option<bool>,
     /// Do not prefix lines with the object.
     #[arg(long, conflicts_with = "log_prefix", action = ArgAction::SetTrue)]
