@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use super::cases;
-use crate::harness::{Case, TestContext, caught};
+use crate::harness::{Case, TestContext, caught, heavy_turn};
 
 mod compare;
 mod differences;
@@ -149,13 +149,13 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/beside")
 }
 
-/// How often a group is run while kopf itself does not do what its cases expect.
+/// How often a group is run while the machine may be too busy for it.
 const ATTEMPTS: usize = 3;
 
 /// Runs the operators of a group on all sides at the same time, and compares the sides.
 ///
-/// On a busy machine kopf sometimes misses a change for a minute, and then nothing can be compared. Such a run is repeated, but only if kopf
-/// alone is to blame: whatever the other sides do against the expectations fails at once.
+/// On a busy machine kopf sometimes misses a change for a minute, and then nothing can be compared; and each side can be late. Such a run is repeated
+/// when no other case needs all of the machine. Whatever the other sides do against the expectations, other than late, fails at once.
 fn compare_engines(context: &TestContext<'_>, name: &str) {
     let mut group = Group::read(&directory(), name);
     if let Ok(chosen) = std::env::var("KOPFD_BESIDE") {
@@ -167,14 +167,15 @@ fn compare_engines(context: &TestContext<'_>, name: &str) {
     context.install(&thing_kind());
     context.install(&other_kind());
     for attempt in 1..=ATTEMPTS {
+        let _turn = (attempt > 1).then(heavy_turn);
         let sides = run_sides(context, &group, attempt);
         let report = compare::report(&group, &sides, &Differences::read(&directory()));
-        if attempt == ATTEMPTS || !report.only_reference_deviates() {
+        if attempt == ATTEMPTS || !report.is_excusable() {
             let problems = report.problems();
             assert!(problems.is_empty(), "{}", problems.join("\n"));
             return;
         }
-        println!("{name}: attempt {attempt} is repeated, since kopf did not do what is expected of it:\n{}", report.problems().join("\n"));
+        println!("{name}: attempt {attempt} is repeated, since the machine may have been too busy:\n{}", report.problems().join("\n"));
     }
 }
 
