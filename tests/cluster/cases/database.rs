@@ -2,14 +2,13 @@
 //!
 //! There are no nodes: the cases report pods as ready. The timer is called every second.
 
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::cases;
-use super::examples::{ExampleKind, apply_definition, example, log_says};
-use crate::harness::child::{ask, output};
+use super::examples::{ExampleKind, apply_definition, example, launch_copy, log_says};
+use crate::harness::child::ask;
 use crate::harness::{Case, Kind, LIVENESS, Launch, TestContext, is_handled, last_handled};
 
 pub(crate) const CASES: &[Case] = cases![
@@ -27,14 +26,7 @@ const TIMES: [&str; 2] = ["interval: 60s, initialDelay: 60s", "interval: 1s, ini
 /// Installs the kind, and returns the start options of the operator with a fast timer, in the namespace of the case.
 pub(crate) fn launch(context: &TestContext<'_>) -> Launch {
     apply_definition(context, "database");
-    let copy = context.directory().join("database");
-    let copied = output(Command::new("cp").arg("-r").arg(example("database")).arg(&copy));
-    assert!(copied.status.success(), "the example can be copied");
-    let path = copy.join("operator.yaml");
-    let manifest = std::fs::read_to_string(&path).expect("the example has a manifest");
-    assert!(manifest.contains(TIMES[0]), "the times of the timer are known");
-    std::fs::write(&path, manifest.replace(TIMES[0], TIMES[1])).expect("our own copy can be written");
-    context.launch_source(&path)
+    launch_copy(context, "database", &[("operator.yaml", TIMES[0], TIMES[1])])
 }
 
 /// Returns the existing children of a database, by their names and owner.

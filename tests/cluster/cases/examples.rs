@@ -92,11 +92,17 @@ fn launch_with(context: &TestContext<'_>, name: &str, options: &[&str]) -> Launc
     context.with_derived_rights(Launch { options: options.iter().map(|option| (*option).to_owned()).collect(), ..launch })
 }
 
-/// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a case.
-pub(crate) fn launch_copy(context: &TestContext<'_>, name: &str, changes: &[(&str, &str, &str)]) -> Launch {
+/// Copies an example into the directory of the case.
+fn copy_example(context: &TestContext<'_>, name: &str) -> PathBuf {
     let copy = context.directory().join(name);
     let copied = output(Command::new("cp").arg("-r").arg(example(name)).arg(&copy));
     assert!(copied.status.success(), "the example can be copied");
+    copy
+}
+
+/// Returns the start options of a copy of an example, with texts of its files replaced: its times are too long for a case.
+pub(crate) fn launch_copy(context: &TestContext<'_>, name: &str, changes: &[(&str, &str, &str)]) -> Launch {
+    let copy = copy_example(context, name);
     for (file, text, replacement) in changes {
         let path = copy.join(file);
         let before = std::fs::read_to_string(&path).expect("the example has this file");
@@ -387,9 +393,7 @@ fn the_operators_of_the_peering_example_pause_for_each_other(context: &TestConte
 
 /// Copies the admission example with a kind of its own, since webhooks see the requests of all cases, and with a free port.
 pub(crate) fn copy_admission(context: &TestContext<'_>) -> PathBuf {
-    let copy = context.directory().join("17-admission");
-    let copied = output(Command::new("cp").arg("-r").arg(example("17-admission")).arg(&copy));
-    assert!(copied.status.success(), "the example can be copied");
+    let copy = copy_example(context, "17-admission");
     let (group, short_name) = (format!("{}.kopfd.dev", context.namespace), format!("guarded-{}", context.namespace));
     let files = ["crd.yaml", "obj.yaml", "operator.yaml", "scenarios/admission.yaml", "scenarios/disturbed.yaml"];
     for file in files.map(|file| copy.join(file)) {
@@ -420,7 +424,7 @@ fn the_admission_example_reviews_and_changes_objects(context: &TestContext<'_>) 
         let path = format!("{}{query}", kind.collection(&context.namespace));
         context.client().request("POST", &path, "application/json", Some(&object))
     };
-    // Dry runs store nothing while nobody reviews them yet.
+    // The webhooks may not be registered yet: a dry run leaves no object behind.
     context.eventually("the API server calls the webhooks", || create("lazy", "not-allowed", "?dryRun=All").err());
     let denied = create("wrong", "wrong", "").expect_err("it is denied");
     assert!(denied.status == 500 && denied.message.ends_with("Meh! I don't like it. Change the field."), "{denied}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::cases;
+use super::examples::log_says;
 use super::peering_definitions::install;
 use crate::harness::{Case, Engine, Handler, Kind, Launch, Operator, TestContext, child};
 
@@ -99,7 +100,7 @@ impl<'c> Peers<'c> {
     }
 
     pub(super) fn log_says(&self, operator: &Operator, text: &str) {
-        self.context.eventually(&format!("the log says {text:?}"), || operator.log().contains(text).then_some(()));
+        log_says(self.context, operator, text);
     }
 
     fn command(&self, engine: Engine, arguments: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! The definitions of peerings: those that come while both engines run, and those of the group of earlier versions of kopf.
+//! Definitions of peerings that are installed while both engines run, and those of `zalando.org`, the group that earlier versions of kopf used.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde_json::json;
 
 use super::cases;
+use super::examples::log_says;
 use super::peering::{PATIENCE, name, other, set_lifetime};
 use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, Operator, TIMEOUT, TestContext, eventually, is_handled};
 
@@ -85,10 +86,6 @@ impl<'c> Both<'c> {
         self.cluster.client().get(&self.kind.path("default", object)).is_some_and(|found| is_handled(&found))
     }
 
-    fn log_says(&self, operator: &Operator, text: &str) {
-        self.context.eventually(&format!("the log says {text:?}"), || operator.log().contains(text).then_some(()));
-    }
-
     /// Waits until the peering object of a group has the records of these priorities only.
     fn wait_for_records(&self, group: &str, priorities: &[i64]) {
         let path = format!("/apis/{group}/v1/clusterkopfpeerings/default");
@@ -103,7 +100,7 @@ impl<'c> Both<'c> {
     /// Checks that the engine with the lower priority is paused by the other one, until that ends.
     fn expect_pause_until_end(&self, lower: (&Rc<Operator>, Engine), higher: &Rc<Operator>, group: &str) {
         let (lower, engine) = lower;
-        self.log_says(lower, "Pausing operations in favour of [<Peer ");
+        log_says(self.context, lower, "Pausing operations in favour of [<Peer ");
         self.create(&format!("frozen-{}", name(engine)), engine);
         self.create(&format!("meanwhile-{}", name(other(engine))), other(engine));
         self.wait_until_handled(&format!("meanwhile-{}", name(other(engine))));

@@ -107,24 +107,17 @@ struct Account {
 fn each_missing_verb_is_named(context: &TestContext<'_>, launch: &Launch, least: usize) {
     let accounts = make_accounts(context, launch, "lacks");
     assert!(accounts.len() > least, "only {} accounts", accounts.len());
-    let (next, tools) = (AtomicUsize::new(0), context.cluster().tools());
-    let work = || {
-        let mut failures = Vec::new();
-        while let Some(account) = accounts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let launch = Launch {
-                kubeconfig: account.kubeconfig.clone(),
-                options: [&launch.options[..], &["--verbose", "--log-format=json"].map(str::to_owned)].concat(),
-                log: account.kubeconfig.with_file_name("operator.log"),
-                ..launch.clone()
-            };
-            failures.extend(caught(|| account.check(&Operator::start(tools, &launch))).err());
-        }
-        failures
-    };
-    let failures: Vec<String> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("panics are caught")).collect()
+    let tools = context.cluster().tools();
+    let outcomes = side_by_side(&accounts, |_, account| {
+        let launch = Launch {
+            kubeconfig: account.kubeconfig.clone(),
+            options: [&launch.options[..], &["--verbose", "--log-format=json"].map(str::to_owned)].concat(),
+            log: account.kubeconfig.with_file_name("operator.log"),
+            ..launch.clone()
+        };
+        caught(|| account.check(&Operator::start(tools, &launch)))
     });
+    let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     assert!(failures.is_empty(), "{} of {} checks fail:\n{}", failures.len(), accounts.len(), failures.join("\n"));
 }
 
@@ -162,24 +155,25 @@ fn make_accounts(context: &TestContext<'_>, launch: &Launch, title: &str) -> Vec
         let kubeconfig = server.kubeconfig_of(&directory, &account_token(client, &name));
         (Account { name, kubeconfig, missing }, objects)
     };
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut made = Vec::new();
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((objects, missing)) = lacking.get(number) else { return made };
-            made.push(make(number, objects, missing.clone()).0);
-        }
-    };
-    let mut accounts: Vec<Account> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("the accounts are made")).collect()
-    });
+    let mut accounts = side_by_side(&lacking, |number, (objects, missing)| make(number, objects, missing.clone()).0);
     // The API server reads them in the order of their creation.
     let (complete, objects) = make(lacking.len(), objects, None);
     context.await_rights(&complete.name, &objects);
     accounts.push(complete);
     accounts
+}
+
+/// Calls a function with the number and the value of each item, a few at the same time. The results are in no order.
+fn side_by_side<T: Sync, R: Send>(items: &[T], call: impl Fn(usize, &T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        items.get(number).map(|item| call(number, item))
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..CONCURRENCY).map(|_| scope.spawn(|| std::iter::from_fn(take).collect::<Vec<R>>())).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no call panics")).collect()
+    })
 }
 
 /// Returns the place of a role in the words of the log.

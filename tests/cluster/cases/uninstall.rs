@@ -10,7 +10,7 @@ use super::cases;
 use super::packaging::Restricted;
 use super::peering::Peers;
 use crate::harness::child::output as output_of;
-use crate::harness::{Case, Engine, Handler, Kind, Launch, TestContext, has_finalizer};
+use crate::harness::{Case, Engine, Handler, Kind, Launch, TestContext, account_token, has_finalizer};
 
 pub(crate) const CASES: &[Case] = cases![
     an_operator_that_is_taken_out_leaves_no_finalizer,
@@ -316,8 +316,8 @@ impl<'a> Janitor<'a> {
         let mut elsewhere = job.clone();
         elsewhere["spec"]["template"]["spec"].as_object_mut().expect("a pod has a spec").remove("serviceAccountName");
         Restricted::new(context).create_pod(&elsewhere).expect("the pod has no privileges");
-        let token = context.cluster().kubectl_ok(&["create", "token", account, "--namespace=default"]);
-        let kubeconfig = context.cluster().api_server().kubeconfig_of(context.directory(), token.trim());
+        let token = account_token(context.client(), account);
+        let kubeconfig = context.cluster().api_server().kubeconfig_of(context.directory(), &token);
         let arguments =
             job.pointer("/spec/template/spec/containers/0/args").and_then(Value::as_array).expect("the container has arguments");
         let arguments = arguments.iter().filter_map(Value::as_str).map(str::to_owned).collect();
