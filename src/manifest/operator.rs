@@ -11,8 +11,9 @@ pub use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;
+use crate::script::check::Scripts;
 use crate::script::interface::access::Calls;
-use crate::script::{Declaration, Program};
+use crate::script::{Declaration, Problem, Program};
 
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 use super::settings::Settings;
@@ -52,6 +53,8 @@ pub struct Operator {
     pub declaration: Declaration,
     /// What the code does in the cluster, as far as it can be seen.
     pub calls: Calls,
+    /// The files of the code as they were read and checked with the manifest.
+    pub scripts: Option<Arc<Scripts>>,
     /// The default error policy, also of sub-handlers.
     pub defaults: Policy,
     /// The settings.
@@ -202,6 +205,17 @@ impl Operator {
         program.revision(&self.text, self.definitions.iter().map(AsRef::as_ref))
     }
 
+    /// Loads its code.
+    ///
+    /// # Errors
+    /// All problems, including warnings, if there is an error among them.
+    pub fn program(&self) -> Result<Program, Vec<Problem>> {
+        match &self.scripts {
+            Some(scripts) => Program::load_again(self.declaration.clone(), scripts),
+            None => Program::load(self.declaration.clone()),
+        }
+    }
+
     /// Returns an error for each part that this version cannot run.
     pub fn refuse_unsupported(&self) -> Vec<Diagnostic> {
         self.unsupported.iter().map(Unsupported::refusal).collect()
@@ -224,5 +238,50 @@ impl Operator {
             .filter(|handler| handler.on.is_changing() || handler.on.is_spawning())
             .flat_map(|handler| &handler.selectors)
             .chain(self.reconciles.iter().flat_map(|reconcile| &reconcile.handler.selectors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::manifest;
+
+    const MANIFEST: &str = "\
+apiVersion: kopfd.dev/v1
+kind: Operator
+metadata: {name: things}
+spec:
+  resources:
+    - resource: v1/configmaps
+      script: a.rhai
+      handlers: [{on: create, fn: made}]
+";
+
+    #[test]
+    fn its_code_is_read_again_only_if_a_file_has_changed_since_the_manifest_was_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("operator.yaml", MANIFEST);
+        write("a.rhai", "import \"b\" as b; fn made() { b::f(); template(\"t.yaml\"); }");
+        write("b.rhai", "fn f() {}");
+        write("t.yaml", "a: 1");
+        let mut loaded = manifest::load(&[folder.path().join("operator.yaml")]);
+        assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+        let operator = loaded.operators.remove(0);
+        let text_of_b = || operator.program().map(|program| program.sources["b.rhai"].to_string());
+
+        let known = &operator.scripts.as_ref().unwrap().sources["b.rhai"];
+        assert!(std::sync::Arc::ptr_eq(known, &operator.program().unwrap().sources["b.rhai"]), "nothing has changed");
+
+        write("b.rhai", "fn f() { 1 }");
+        assert_eq!(text_of_b().unwrap(), "fn f() { 1 }");
+        write("t.yaml", "a: 2");
+        assert_eq!(&*operator.program().unwrap().templates["t.yaml"], "a: 2");
+        write("b.rhai", "fn f( {}");
+        let problems = text_of_b().unwrap_err();
+        assert!(problems.iter().any(|problem| problem.file.ends_with("b.rhai")), "{problems:?}");
+        std::fs::remove_file(folder.path().join("b.rhai")).unwrap();
+        assert!(text_of_b().is_err(), "the import is missing");
+        write("b.rhai", "fn f() {}");
+        assert_eq!(text_of_b().unwrap(), "fn f() {}");
     }
 }

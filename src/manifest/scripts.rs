@@ -24,8 +24,11 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
     let manifest = &builder.reader.source.name;
     let mut texts = Texts::default();
     let mut found = Vec::new();
-    let Checked { problems, files, calls } = load::check(&declaration);
-    builder.operator.calls = calls;
+    let Checked { problems, files, scripts } = load::check(&declaration);
+    builder.operator.calls = scripts.calls.clone();
+    let is_whole = declaration.bindings.len() == builder.operator.declaration.bindings.len()
+        && declaration.expressions.len() == builder.operator.declaration.expressions.len();
+    builder.operator.scripts = is_whole.then_some(scripts);
     builder.operator.files.extend(files);
     for problem in problems {
         let severity = severity_of(problem.severity);

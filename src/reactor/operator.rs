@@ -19,8 +19,7 @@ use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
 use crate::outside;
-use crate::script::host;
-use crate::script::{Host, Program};
+use crate::script::{Host, host};
 
 use super::activity::ActivityMonitor;
 use super::admission::{Reach, Reviewed, Unready, WatchedKinds};
@@ -167,7 +166,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
         api = api_with(client.fenced(Arc::new(lead.clone())), led_poster.clone()).beside(api);
     }
     let failed = |problems| ServeError::Scripts { operator: name.clone(), problems };
-    let program = Program::load(operator.declaration.clone()).inspect_err(|_| metrics.load_failed()).map_err(failed)?;
+    let program = operator.program().inspect_err(|_| metrics.load_failed()).map_err(failed)?;
     let revision = operator.revision(&program);
     let server_client = client.clone();
     let secrets = Arc::new(DatabaseSecrets::new(client.clone(), name));

@@ -11,12 +11,12 @@ use crate::manifest::source::reason;
 use crate::manifest::tree::{Node, SourceSpan};
 use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::namespace;
-use crate::script::{self, Expression};
 
+use super::expressions::Expressions;
 use super::model::{InitialObject, Scenario, Seeds};
 use super::read_context::ReadContext;
+use super::steps;
 use super::stubs::{self, Stubs};
-use super::{expressions, steps};
 
 /// `apiVersion` of scenarios.
 pub const API_VERSION: &str = "kopfd.dev/v1";
@@ -101,8 +101,11 @@ impl ReadContext<'_> {
         let seeds = fields.get("seeds").map(|item| self.seeds(&item)).unwrap_or_default();
         let steps = reader.required(&fields, "steps", "add the steps: `steps: [{apply: {file: obj.yaml}}, {settle: {within: 5m}}]`");
         let steps = steps.map(|item| steps::read(self, &item)).unwrap_or_default();
-        let expressions = self.expressions.take();
-        self.check(&expressions);
+        let expressions = Expressions::read(self.expressions.take());
+        for problem in expressions.problems() {
+            let spot = SourceSpan { line: problem.line, column: problem.column, length: problem.length };
+            reader.report(Severity::Error, spot, "", problem.message.clone(), problem.hint.clone());
+        }
         Some(Scenario {
             name: String::new(),
             source: reader.source.clone(),
@@ -118,14 +121,6 @@ impl ReadContext<'_> {
             records_http: false,
             steps,
         })
-    }
-
-    /// Reports errors in the expressions of matchers.
-    fn check(&self, expressions: &[Expression]) {
-        for problem in script::check(&expressions::declaration(expressions.to_vec())) {
-            let spot = SourceSpan { line: problem.line, column: problem.column, length: problem.length };
-            self.reader.report(Severity::Error, spot, "", problem.message, problem.hint);
-        }
     }
 
     fn operators(&mut self, item: &Item<'_>) -> Option<Arc<Vec<Operator>>> {

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::handling::{Candidate, Predicate, Reason};
 use crate::kit::Clock;
 use crate::object::Body;
+use crate::script::check::{self, Scripts};
 use crate::script::host::{self, Threads};
-use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, ObjectMemo, Program, Subject};
+use crate::script::{Declaration, Evaluation, Expression, Host, Installed, Object, ObjectMemo, Problem, Program, Subject};
 
 /// An expression applied to a value.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,30 @@ impl Answers {
     }
 }
 
+/// The expressions of a scenario, read and checked.
+#[derive(Debug, Clone, Default)]
+pub struct Expressions {
+    declaration: Declaration,
+    scripts: Scripts,
+}
+
+impl Expressions {
+    /// Reads and checks expressions.
+    pub(super) fn read(expressions: Vec<Expression>) -> Self {
+        if expressions.is_empty() {
+            return Self::default();
+        }
+        let declaration = Declaration { expressions, operator: "scenario".to_owned(), ..Declaration::default() };
+        let scripts = check::read(&declaration);
+        Self { declaration, scripts }
+    }
+
+    /// Returns the problems that were found.
+    pub(super) fn problems(&self) -> &[Problem] {
+        &self.scripts.problems
+    }
+}
+
 /// Evaluates the expressions of one scenario.
 pub(super) struct Interpreter {
     host: Host,
@@ -61,12 +86,11 @@ impl Interpreter {
     ///
     /// # Errors
     /// If the expressions do not compile.
-    pub(super) async fn start(expressions: Vec<Expression>, clock: Clock, seed: u64) -> Result<Self, String> {
+    pub(super) async fn start(expressions: &Expressions, clock: Clock, seed: u64) -> Result<Self, String> {
         let options = host::Options { threads: Threads::Current, clock, seed: Some(seed), ..host::Options::default() };
         let host = Host::start(options).map_err(|error| error.to_string())?;
-        let messages =
-            |problems: Vec<crate::script::Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
-        let program = Program::load(declaration(expressions)).map_err(messages)?;
+        let messages = |problems: Vec<Problem>| problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
+        let program = Program::load_again(expressions.declaration.clone(), &expressions.scripts).map_err(messages)?;
         let scripts = host.install(Arc::new(program)).await.map_err(messages)?;
         Ok(Self { host, scripts })
     }
@@ -82,9 +106,4 @@ impl Interpreter {
         let subject = Subject::Change { object, reason: Reason::Noop, change: Arc::default() };
         self.host.evaluate(&self.scripts, &subject, Evaluation { predicate: question.predicate, candidate }).await
     }
-}
-
-/// Returns a declaration with these expressions only.
-pub(super) fn declaration(expressions: Vec<Expression>) -> Declaration {
-    Declaration { expressions, operator: "scenario".to_owned(), ..Declaration::default() }
 }

@@ -16,8 +16,8 @@ use crate::manifest::Operator;
 use crate::manifest::source::Source;
 use crate::manifest::tree::SourceSpan;
 use crate::object::namespace;
-use crate::script::Expression;
 
+use super::expressions::Expressions;
 use super::stubs::Stubs;
 
 pub(super) use conversions::{ConversionStep, ExpectedConversion, RoundTrip};
@@ -56,7 +56,7 @@ pub struct Scenario {
     /// How it is run with `--seeds`.
     pub seeds: Seeds,
     /// Expressions of its matchers; predicates are indices.
-    pub expressions: Vec<Expression>,
+    pub expressions: Expressions,
     /// Whether the operators have exactly the derived rights, and not all.
     pub has_derived_rights: bool,
     /// Whether real servers answer the stubs with recordings, which are written anew.

@@ -3,6 +3,7 @@
 //! All problems are reported at once, but one mistake gives one error: consequences of a broken script or import are not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use rhai::Engine;
@@ -53,7 +54,7 @@ pub fn check(declaration: &Declaration) -> Vec<Problem> {
 }
 
 /// The scripts of a declaration as they were read.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Scripts {
     /// All problems.
     pub problems: Vec<Problem>,
@@ -65,6 +66,18 @@ pub struct Scripts {
     pub rendered: Rendered,
     /// What they do in the cluster.
     pub calls: Calls,
+}
+
+impl Scripts {
+    /// Tells whether they have errors.
+    pub fn are_broken(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+}
+
+/// Tells whether the files of scripts are still those that were read.
+pub fn is_current(scripts: &Scripts, root: &Path) -> bool {
+    scripts.sources.iter().all(|(name, text)| source::read(root, name).is_ok_and(|found| *found == **text))
 }
 
 /// Reads and checks all scripts.

@@ -34,7 +34,6 @@ use crate::kit::Stop;
 use crate::manifest::canary::Canary;
 use crate::manifest::operator::Moment;
 use crate::manifest::{Operator, Settings};
-use crate::script::Program;
 use crate::telemetry::{Metrics, OperatorMetrics};
 
 /// An operator that watches, and can be reloaded.
@@ -103,7 +102,7 @@ impl RunningOperator {
     async fn replace(&mut self, mut operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError> {
         let (overrides, is_clusterwide) = &self.peering;
         overrides.apply(&mut operator.settings.peering, *is_clusterwide);
-        let program = Program::load(operator.declaration.clone()).map_err(ReloadError::Scripts)?;
+        let program = operator.program().map_err(ReloadError::Scripts)?;
         let program = program.after(self.reviser.newest().world.scripts().installed.program());
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {

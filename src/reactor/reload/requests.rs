@@ -7,7 +7,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::kit::Stop;
 use crate::manifest::Operator;
-use crate::script::Program;
 
 use super::super::precedence::Precedence;
 use super::error::{ReloadError, Reloaded};
@@ -62,7 +61,7 @@ impl Reloads {
     /// startup functions have done may belong to the old files.
     pub(crate) async fn answer_at_start(&mut self, revision: &str) -> ! {
         while let Some(Request { operator, reply, .. }) = self.0.recv().await {
-            let answer = match Program::load(operator.declaration.clone()) {
+            let answer = match operator.program() {
                 Err(problems) => Err(ReloadError::Scripts(problems)),
                 Ok(program) if operator.revision(&program) == revision => Ok(Reloaded::Unchanged),
                 Ok(_) => Err(ReloadError::Starting),

@@ -16,7 +16,7 @@ use crate::scenario::model::Scenario;
 use crate::scenario::stubs::{HttpStubs, MachineStubs, SqlStubs};
 use crate::scenario::timeline::Timeline;
 use crate::script::host::{self, Threads};
-use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Outside, Program, Returned, Subject};
+use crate::script::{Call, Evaluation, Host, Indexes, Installed, Object, ObjectMemo, Outside, Returned, Subject};
 
 /// Calls index functions outside of an operator.
 struct Caller {
@@ -73,7 +73,7 @@ async fn fresh(api: &ApiServer, scenario: &Scenario, operator: &Operator, clock:
     let outside = Outside::new(Arc::new(http), Arc::<MachineStubs>::clone(&machine), machine).with_databases(Arc::new(sql));
     let options = host::Options { threads: Threads::Current, clock: clock.clone(), outside, ..host::Options::default() };
     let host = Host::start(options).map_err(|error| error.to_string())?;
-    let program = Program::load(operator.declaration.clone()).map_err(messages)?;
+    let program = operator.program().map_err(messages)?;
     let scripts = host.install(Arc::new(program)).await.map_err(messages)?;
     let indexes = Arc::clone(scripts.indexes());
     let indexer = Indexer::new(Arc::clone(&indexes));

@@ -74,7 +74,7 @@ impl Observations for Environment {
     }
 
     async fn evaluate(&self, question: &Question) -> Result<bool, String> {
-        let start = || Interpreter::start(self.scenario.expressions.clone(), self.clock.clone(), self.seed);
+        let start = || Interpreter::start(&self.scenario.expressions, self.clock.clone(), self.seed);
         self.interpreter.get_or_try_init(start).await?.evaluate(question).await
     }
 }

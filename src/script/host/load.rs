@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::script::check::Scripts;
-use crate::script::interface::access::Calls;
+use crate::script::check::{self, Scripts};
 use crate::script::interface::declaration::Declaration;
-use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interface::problem::Problem;
 use crate::script::interface::rights::Permissions;
-use crate::script::interpreter::scripts;
+use crate::script::interpreter::scripts::run_top_levels;
 use crate::script::sources::modules;
 use crate::script::sources::program::Program;
 use crate::script::sources::template_files;
@@ -19,9 +18,19 @@ impl Program {
     /// # Errors
     /// All problems, including warnings, if there is an error among them.
     pub fn load(declaration: Declaration) -> Result<Self, Vec<Problem>> {
-        let scripts = crate::script::check::read(&declaration);
-        let is_broken = scripts.problems.iter().any(|problem| problem.severity == Severity::Error);
-        if is_broken { Err(scripts.problems) } else { Ok(Self::of(declaration, scripts)) }
+        let scripts = check::read(&declaration);
+        if scripts.are_broken() { Err(scripts.problems) } else { Ok(Self::of(declaration, scripts)) }
+    }
+
+    /// Loads a declaration whose files were read and checked before. They are only read and checked again if one of them has changed since.
+    ///
+    /// # Errors
+    /// All problems, including warnings, if there is an error among them.
+    pub fn load_again(declaration: Declaration, scripts: &Scripts) -> Result<Self, Vec<Problem>> {
+        if scripts.are_broken() || !check::is_current(scripts, &declaration.root) {
+            return Self::load(declaration);
+        }
+        Ok(Self::of(declaration, scripts.clone()))
     }
 
     fn of(declaration: Declaration, scripts: Scripts) -> Self {
@@ -40,24 +49,23 @@ pub struct Checked {
     pub problems: Vec<Problem>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
-    /// What the scripts do in the cluster.
-    pub calls: Calls,
+    /// The scripts.
+    pub scripts: Arc<Scripts>,
 }
 
 /// Checks a declaration's scripts, and runs their top levels.
 pub fn check(declaration: &Declaration) -> Checked {
-    let read = crate::script::check::read(declaration);
-    let (mut problems, calls) = (read.problems.clone(), read.calls.clone());
+    let scripts = check::read(declaration);
+    let mut problems = scripts.problems.clone();
     // The modules of the binary are no files of the operator.
-    let own = read.sources.keys().filter(|name| !name.starts_with(modules::LIBRARY_PREFIX));
+    let own = scripts.sources.keys().filter(|name| !name.starts_with(modules::LIBRARY_PREFIX));
     let mut files: Vec<PathBuf> = own.map(|name| declaration.root.join(name)).collect();
-    let is_broken = problems.iter().any(|problem| problem.severity == Severity::Error);
     // Broken files would only fail again.
-    if !is_broken && !read.sources.is_empty() {
-        let program = Program::of(declaration.clone(), read);
+    if !scripts.are_broken() && !scripts.sources.is_empty() {
+        let program = Program::of(declaration.clone(), scripts.clone());
         files.extend(program.templates.keys().map(|name| declaration.root.join(name)));
-        problems.extend(scripts::run_top_levels(program));
+        problems.extend(run_top_levels(program));
         problems.sort();
     }
-    Checked { problems, files, calls }
+    Checked { problems, files, scripts: Arc::new(scripts) }
 }
