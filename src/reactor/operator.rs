@@ -234,7 +234,8 @@ async fn run(
         let at_home = shared.leading.as_ref().filter(|options| options.namespace.is_none());
         let lease = at_home.map(|options| options.lease_name(&name));
         let check = rights::check(checked, client.clone(), shared.scope.clone(), lease);
-        let stop = own_stop.child();
+        // It goes on if the operator fails: a missing right may be the reason.
+        let stop = stop.child();
         posting.tasks.spawn("check of rights", async move {
             tokio::select! {
                 biased;
