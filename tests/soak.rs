@@ -316,8 +316,10 @@ fn memory_of_deleted_objects_is_freed() {
             residents.push(resident());
         }
         println!("{objects} objects in {ROUNDS} rounds and {:?}; resident after each: {residents:?} kB", begun.elapsed());
-        // The first quarter fills caches and the allocator's pages.
-        let settled = residents[ROUNDS / 4];
+        // The first quarter fills caches and the allocator's pages. Single rounds are a few percent lower.
+        let mut second_quarter = residents[ROUNDS / 4..ROUNDS / 2].to_vec();
+        second_quarter.sort_by(f64::total_cmp);
+        let settled = second_quarter[second_quarter.len() / 2];
         let highest = residents[ROUNDS / 4..].iter().copied().fold(0.0, f64::max);
         assert!(highest <= settled * 1.05, "the memory has grown from {settled} kB to {highest} kB: {residents:?}");
     });
