@@ -557,6 +557,27 @@ fn kinds_that_cannot_be_looked_at_are_looked_at_again_half_a_minute_later() {
 }
 
 #[test]
+fn a_kind_that_the_server_does_not_serve_yet_at_the_start_is_found_seconds_later() {
+    in_virtual_time(async {
+        let (mut cluster, observer) = Cluster::with(vec![definition("Namespaced")], Settled::default()).await;
+        let missing =
+            Action::Status { code: 404, reason: String::new(), message: String::new(), retry_after: None, body: AnswerBody::default() };
+        let fault = cluster.api.add_fault(Rule::new(Match { group: Some("example.com".to_owned()), ..Match::default() }, missing));
+        let stop = cluster.stop.clone();
+        cluster.tasks.spawn("observer", async move { observer.run(stop).await.unwrap() });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(cluster.monitor.unserved().len(), 1);
+        assert!(!cluster.monitor.is_quiet(), "the last look comes after four seconds");
+        cluster.api.remove_fault(fault);
+        pause().await;
+        assert!(cluster.monitor.unserved().is_empty());
+        cluster.create(THINGS, "a").await;
+        assert_eq!(cluster.calls(), ["default/a"]);
+        cluster.end().await;
+    });
+}
+
+#[test]
 fn an_operator_of_namespaces_without_any_says_so() {
     in_virtual_time(async {
         let (messages, _guard) = collect_messages(tracing::Level::WARN);

@@ -99,6 +99,14 @@ impl Insights {
         warnings.into_iter().flatten().collect()
     }
 
+    /// Returns the groups of the named kinds that were not found; `None` stands for all groups.
+    pub fn missing_groups(&self, purposes: &Purposes) -> BTreeSet<Option<String>> {
+        let watched = purposes.watched.iter().map(|selector| (selector, &self.watched));
+        let webhook = purposes.webhook.iter().map(|selector| (selector, &self.webhook));
+        let missing = watched.chain(webhook).filter(|(selector, found)| selector.is_specific() && select(selector, *found).is_empty());
+        missing.map(|(selector, _)| selector.group.clone()).collect()
+    }
+
     /// The selector is ambiguous, so none of the kinds is served.
     fn drop_ambiguous(&mut self, selectors: &[Selector]) -> Option<Unserved> {
         let mut ambiguous = BTreeSet::new();

@@ -145,6 +145,7 @@ impl<W: Effects + 'static> Observer<W> {
         };
         self.kinds.learn(&scan, groups.as_ref());
         self.revise(None, scan);
+        self.seek_missing();
         let observations = self.start_observing(&stop);
         self.follow_pause(&stop);
         self.reconcile(&stop);
@@ -232,8 +233,19 @@ impl<W: Effects + 'static> Observer<W> {
                 self.kinds.learn(&scan, groups.as_ref());
                 self.found.forget();
                 self.revise(None, scan);
+                self.seek_missing();
             }
             Err(error) => self.scans.failed(None, &error),
+        }
+    }
+
+    /// Looks again for kinds that were not found: the server may have a new definition, and serve its kind a moment later. No event tells of that.
+    fn seek_missing(&mut self) {
+        if self.declared.is_scanning_disabled {
+            return;
+        }
+        for group in self.found.missing_groups() {
+            self.scans.changed(&group);
         }
     }
 

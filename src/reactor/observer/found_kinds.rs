@@ -72,6 +72,11 @@ impl FoundKinds {
         &self.found
     }
 
+    /// Returns the groups of the named kinds that were not found; `None` stands for all groups.
+    pub(super) fn missing_groups(&self) -> BTreeSet<Option<String>> {
+        self.found.missing_groups(&self.purposes)
+    }
+
     /// Returns the kinds of the webhooks, as they will be at any time.
     pub(super) fn webhook_kinds(&self) -> watch::Receiver<WebhookKinds> {
         self.published_webhook_kinds.subscribe()

@@ -27,7 +27,7 @@ impl Scans {
         self.0.len()
     }
 
-    /// Schedules the scans after a change of a group's definitions.
+    /// Schedules the scans after a change of a group's definitions, or a possible one.
     pub(super) fn changed(&mut self, group: &Group) {
         let now = Instant::now();
         for delay in SCAN_DELAYS {
