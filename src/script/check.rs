@@ -73,11 +73,11 @@ impl Scripts {
     pub fn are_broken(&self) -> bool {
         self.problems.iter().any(|problem| problem.severity == Severity::Error)
     }
-}
 
-/// Tells whether the files of scripts are still those that were read.
-pub fn is_current(scripts: &Scripts, root: &Path) -> bool {
-    scripts.sources.iter().all(|(name, text)| source::read(root, name).is_ok_and(|found| *found == **text))
+    /// Tells whether no file has changed since it was read.
+    pub fn are_current(&self, root: &Path) -> bool {
+        self.sources.iter().all(|(name, text)| source::read(root, name).is_ok_and(|found| *found == **text))
+    }
 }
 
 /// Reads and checks all scripts.

@@ -19,9 +19,8 @@ use crate::handling::peering::{Peer, Reaction, has_left, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
-/// How long an operator leaves to its peers to end the handlers that run or are queued: at its start to those with a lower priority, after a pause to
-/// those that have removed their records. Peers do not announce the end of their handlers. Python kopf needed two and a half seconds for it with 200
-/// retries at once on a busy machine.
+/// How long peers have to end their running and queued handlers: at the start of an operator those with a lower priority, after a pause those that have
+/// removed their records. Peers do not announce the end. Python kopf needed two and a half seconds with 200 retries at once on a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// Why a replica is paused at the begin of its term.
@@ -210,7 +209,7 @@ impl Decisions {
         }
     }
 
-    /// Returns the records of a status, and warns of those that are malformed.
+    /// Returns the well-formed records of a status, and logs a warning about the others.
     fn records(&mut self, status: Option<&Value>) -> Vec<Peer> {
         let records = peering::read(status, self.object.clock.now());
         self.warn_of(records.malformed);

@@ -27,7 +27,7 @@ impl Program {
     /// # Errors
     /// All problems, including warnings, if there is an error among them.
     pub fn load_again(declaration: Declaration, scripts: &Scripts) -> Result<Self, Vec<Problem>> {
-        if scripts.are_broken() || !check::is_current(scripts, &declaration.root) {
+        if scripts.are_broken() || !scripts.are_current(&declaration.root) {
             return Self::load(declaration);
         }
         Ok(Self::of(declaration, scripts.clone()))

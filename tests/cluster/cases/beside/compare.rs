@@ -51,11 +51,11 @@ pub(super) fn report(group: &Group, sides: &[Side], differences: &Differences) -
         let heading = |found: &[String]| format!("\n== {title}: {}\n{}", case.that, found.join("\n"));
         for (side, record) in sides.iter().zip(&records) {
             let described = |problem: String| format!("{}: {problem}", side.title());
-            let own: Vec<String> = own_problems(case, side, record).into_iter().map(described).collect();
-            report.of_side(side).extend((!own.is_empty()).then(|| heading(&own)));
             let (late, early): (Vec<Mistimed>, Vec<Mistimed>) = mistimed(case, side, record).into_iter().partition(|time| time.is_late);
-            let [late, early] = [late, early].map(|times| times.into_iter().map(|time| described(time.text)).collect::<Vec<String>>());
-            report.of_side(side).extend((!early.is_empty()).then(|| heading(&early)));
+            let early = early.into_iter().map(|time| time.text);
+            let own: Vec<String> = own_problems(case, side, record).into_iter().chain(early).map(described).collect();
+            report.of_side(side).extend((!own.is_empty()).then(|| heading(&own)));
+            let late: Vec<String> = late.into_iter().map(|time| described(time.text)).collect();
             let list = if side.is_kopf() { &mut report.of_reference } else { &mut report.late };
             list.extend((!late.is_empty()).then(|| heading(&late)));
         }
@@ -113,8 +113,10 @@ fn mistimed(case: &BesideCase, side: &Side, record: &Record) -> Vec<Mistimed> {
     let recorded = side.recorded();
     let check = |what: String, seconds: Option<f64>, least: f64, most: f64| {
         let is_kept = seconds.is_some_and(|seconds| (least..=most).contains(&seconds));
-        let text = || format!("{what} {seconds:?}, not between {least} and {most} seconds");
-        (!is_kept).then(|| Mistimed { is_late: seconds.is_some_and(|seconds| seconds > most), text: text() })
+        (!is_kept).then(|| Mistimed {
+            is_late: seconds.is_some_and(|seconds| seconds > most),
+            text: format!("{what} {seconds:?}, not between {least} and {most} seconds"),
+        })
     };
     let paces = case.pace.iter().filter_map(|(name, pace)| {
         check(format!("the median pause of {name} is"), median_pause(&times_of(record, name)), pace.least, pace.most)
