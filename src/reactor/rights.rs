@@ -11,7 +11,7 @@ use crate::cluster::object_client::ObjectClient;
 use crate::cluster::selection::Selection;
 use crate::cluster::{self, Client};
 use crate::engines::rights::{Comparison, compare};
-use crate::handling::rights::{Layout, Place, Purpose, Rights, rights, rules};
+use crate::handling::rights::{Layout, Need, Place, Purpose, Rights, rights, rules};
 use crate::manifest::rights::roles::rules_text;
 use crate::manifest::rights::{self as needed, Circumstances, Needs};
 use crate::manifest::{Operator, known_kinds};
@@ -68,6 +68,19 @@ pub async fn missing(operator: &Operator, client: &Client, scope: &Scope, lease:
     Ok(found)
 }
 
+/// Returns which rights to apply their definitions operators lack.
+///
+/// # Errors
+/// If a request fails.
+pub async fn missing_for_definitions(operators: &[Operator], client: &Client) -> Result<Rights, cluster::Error> {
+    let circumstances = Circumstances { applies_definitions: true, ..Circumstances::default() };
+    let known = known_kinds::of(operators);
+    let all = operators.iter().flat_map(|operator| needed::needs(operator, &known, &circumstances).needs);
+    let needs: Vec<Need> = all.filter(|need| need.purpose == Purpose::Definitions).collect();
+    let layout = Layout { served: None, home: client.default_namespace() };
+    Ok(compare(client, &rights(&needs, &layout)).await?.missing)
+}
+
 /// Removes the rights for peerings whose kinds the cluster does not have: without them the operator works alone.
 async fn leave_out_absent_peerings(client: &Client, missing: &mut Rights) {
     let is_peering = |purpose: &Purpose| *purpose == Purpose::Peering;
@@ -95,9 +108,16 @@ async fn served(client: &Client, scope: &Scope) -> BTreeSet<String> {
 
 /// Returns the missing rights as rules of roles.
 pub fn report(operator: &str, missing: &Rights) -> String {
-    let mut text =
-        format!("Operator '{operator}' lacks rights. It goes on with what it may do. Add these rules, or apply what `kopfd rbac` prints:");
-    for (place, rules) in rules(missing) {
+    let roles = roles(missing);
+    format!(
+        "Operator '{operator}' lacks rights. It goes on with what it may do. Add these rules, or apply what `kopfd rbac` prints:{roles}"
+    )
+}
+
+/// Returns rights as rules, under the roles to which they belong. Each role begins with a new line.
+pub fn roles(rights: &Rights) -> String {
+    let mut text = String::new();
+    for (place, rules) in rules(rights) {
         let _ = match place {
             Place::Cluster => write!(text, "\nin a ClusterRole:\n"),
             Place::Namespace(namespace) => write!(text, "\nin a Role of the namespace {namespace}:\n"),

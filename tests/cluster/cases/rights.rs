@@ -16,8 +16,11 @@ use serde_json::{Value, json};
 use super::examples::{apply_definition, copy_admission, example, launch_schedules};
 use super::peering::Peers;
 use super::scenarios::EXAMPLES;
+use super::uninstall::extend;
 use super::{cases, database};
-use crate::harness::{Case, Launch, Operator, TIMEOUT, TestContext, account_token, caught, create_account, eventually, rbac_options};
+use crate::harness::{
+    Case, Engine, Handler, Launch, Operator, TIMEOUT, TestContext, account_token, caught, create_account, eventually, rbac_options,
+};
 
 pub(crate) const CASES: &[Case] = cases![
     each_verb_that_an_example_lacks_is_found,
@@ -25,6 +28,7 @@ pub(crate) const CASES: &[Case] = cases![
     each_verb_that_an_operator_with_webhooks_and_replicas_lacks_is_named,
     each_verb_that_an_operator_with_schedules_lacks_is_named,
     each_verb_that_an_operator_with_hooks_lacks_is_named,
+    each_verb_that_the_application_of_definitions_lacks_is_named,
 ];
 
 /// Operators that are started, and accounts that are made, at the same time.
@@ -59,6 +63,33 @@ fn each_verb_that_an_operator_with_hooks_lacks_is_named(context: &TestContext<'_
     apply_definition(context, "hooks");
     let launch = context.launch_source(&example("hooks").join("operator.yaml"));
     each_missing_verb_is_named(context, &launch, 9);
+}
+
+/// Definitions are applied before the check. An operator that may not do that tells it at once, and ends when it has tried for a while.
+fn each_verb_that_the_application_of_definitions_lacks_is_named(context: &TestContext<'_>) {
+    let kind = context.own_kind();
+    let launch = context.launch(Engine::Kopfd, std::slice::from_ref(&kind), &[Handler::on("create", "hello")]);
+    extend(&launch, &kind.definition().1, "");
+    let launch = Launch { options: vec!["--apply-crds".to_owned()], ..launch };
+    let mut named = Vec::new();
+    for account in make_accounts(context, &launch, "defines") {
+        // What the discovery needs is of the same resource.
+        let is_of_application = |(_, rule): &&(String, Value)| {
+            rule["resources"] == json!(["customresourcedefinitions"])
+                && !["list", "watch"].map(|verb| json!([verb])).contains(&rule["verbs"])
+        };
+        let Some((place, rule)) = account.missing.as_ref().filter(is_of_application) else { continue };
+        let own = Launch { options: [&launch.options[..], &["--log-format=json".to_owned()]].concat(), ..account.launch(&launch) };
+        let operator = Operator::start(context.cluster().tools(), &own);
+        let told = eventually(&format!("{rule} is told"), TIMEOUT, || {
+            assert!(operator.ended().is_none(), "the operator ends:\n{}", operator.log());
+            logged(&operator.log(), |message| message.starts_with("Rights to apply the definitions are missing."))
+        });
+        expect_rules(&told, place, rule);
+        named.extend(rule["verbs"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    }
+    named.sort_unstable();
+    assert_eq!(named, ["create", "get", "patch"]);
 }
 
 /// All examples, by the check alone: so many operators would take long to start. Every other one serves the whole cluster, for which the check
@@ -109,12 +140,8 @@ fn each_missing_verb_is_named(context: &TestContext<'_>, launch: &Launch, least:
     assert!(accounts.len() > least, "only {} accounts", accounts.len());
     let tools = context.cluster().tools();
     let outcomes = side_by_side(&accounts, |_, account| {
-        let launch = Launch {
-            kubeconfig: account.kubeconfig.clone(),
-            options: [&launch.options[..], &["--verbose", "--log-format=json"].map(str::to_owned)].concat(),
-            log: account.kubeconfig.with_file_name("operator.log"),
-            ..launch.clone()
-        };
+        let options = [&launch.options[..], &["--verbose", "--log-format=json"].map(str::to_owned)].concat();
+        let launch = Launch { options, ..account.launch(launch) };
         caught(|| account.check(&Operator::start(tools, &launch)))
     });
     let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
@@ -195,6 +222,11 @@ fn renamed(object: &Value, name: &str) -> Value {
 }
 
 impl Account {
+    /// Returns the start of an operator with this account.
+    fn launch(&self, launch: &Launch) -> Launch {
+        Launch { kubeconfig: self.kubeconfig.clone(), log: self.kubeconfig.with_file_name("operator.log"), ..launch.clone() }
+    }
+
     fn check(&self, operator: &Operator) {
         let told = eventually(&format!("{} is told its rights: {:?}", self.name, self.missing), TIMEOUT, || {
             let has_ended = operator.ended().is_some();
@@ -211,17 +243,27 @@ impl Account {
             assert!(told.contains(COMPLETE), "{}: nothing is missing: {told}", self.name);
             return;
         };
-        let (_, list) = told.split_once('\n').unwrap_or_else(|| panic!("{rule} {place} is missing: {told}"));
-        let (told_place, rules) = list.split_once('\n').expect("the list has rules");
-        let rules = kopfd::object::yaml::parse(rules).unwrap_or_else(|error| panic!("{error:?}: {told}"));
-        assert_eq!((told_place, rules), (place.as_str(), vec![json!({"rules": [rule]})]), "{told}");
+        expect_rules(told, place, rule);
     }
+}
+
+/// Fails if a message lists something else than one rule of one role.
+fn expect_rules(told: &str, place: &str, rule: &Value) {
+    let (_, list) = told.split_once('\n').unwrap_or_else(|| panic!("{rule} {place} is missing: {told}"));
+    let (told_place, rules) = list.split_once('\n').expect("the list has rules");
+    let rules = kopfd::object::yaml::parse(rules).unwrap_or_else(|error| panic!("{error:?}: {told}"));
+    assert_eq!((told_place, rules), (place, vec![json!({"rules": [rule]})]), "{told}");
 }
 
 /// Returns what the check of the rights has logged, if it has ended.
 fn told_rights(log: &str) -> Option<String> {
+    logged(log, |message| message.contains(COMPLETE) || message.contains(INCOMPLETE))
+}
+
+/// Returns the first message of a log that fulfils a condition.
+fn logged(log: &str, condition: impl Fn(&str) -> bool) -> Option<String> {
     // The last line may not be complete yet.
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut messages = lines.filter_map(|line| line["message"].as_str().map(str::to_owned));
-    messages.find(|message| message.contains(COMPLETE) || message.contains(INCOMPLETE))
+    messages.find(|message| condition(message))
 }

@@ -19,7 +19,7 @@ const HOME: &str = "default";
 const COMPLAINTS: [&str; 2] = ["lacks rights", "no permission"];
 
 /// Options of `run` that `rbac` has, too.
-const SHARED_OPTIONS: [&str; 3] = ["--peering=", "--leader-elect", "--lease="];
+const SHARED_OPTIONS: [&str; 4] = ["--peering=", "--leader-elect", "--lease=", "--apply-crds"];
 
 impl TestContext<'_> {
     /// Returns the start options with an account that has exactly the rights that `kopfd rbac` derives. At the end of the case, no operator
