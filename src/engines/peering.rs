@@ -119,7 +119,7 @@ impl Peerings {
     /// Starts and stops tasks for the peering resources of the cluster and the served namespaces. A peering that is new holds the operator
     /// at once, until it is known whether there are other peers.
     pub fn follow(&mut self, resources: &BTreeSet<Arc<Resource>>, namespaces: &BTreeSet<String>) {
-        self.report_missing(resources.is_empty());
+        self.report_missing(self.is_blocked_by(resources));
         let wanted = wanted(resources, namespaces);
         let gone: Vec<Key> = self.running.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
@@ -136,8 +136,12 @@ impl Peerings {
         self.unknown = None;
     }
 
-    fn report_missing(&mut self, is_missing: bool) {
-        let is_blocked = is_missing && self.context.settings.mandatory;
+    /// Whether the operator cannot work with these resources: it needs a peering, and there is none.
+    pub fn is_blocked_by(&self, resources: &BTreeSet<Arc<Resource>>) -> bool {
+        resources.is_empty() && self.context.settings.mandatory
+    }
+
+    fn report_missing(&mut self, is_blocked: bool) {
         match (is_blocked, self.missing.is_some()) {
             (true, false) => {
                 warn!(target: "kopfd::peering", operator = &*self.context.operator, "Pausing operations: the peering is mandatory, and the cluster has no CRD of peerings.");

@@ -17,7 +17,7 @@ use crate::cluster::discovery::{self, Scan};
 use crate::cluster::{self, Client, ResourceResolver, Watcher};
 use crate::engines::admission::reviewer::WebhookKinds;
 use crate::engines::effects::Effects;
-use crate::engines::peering::Peerings;
+use crate::engines::peering::{self, Peerings};
 use crate::engines::readiness::{Blocker, Readiness};
 use crate::kit::{Stop, Tasks, tasks};
 use crate::object::{Resource, namespace};
@@ -244,7 +244,11 @@ impl<W: Effects + 'static> Observer<W> {
         if self.declared.is_scanning_disabled {
             return;
         }
-        for group in self.found.missing_groups() {
+        let mut missing = self.found.missing_groups();
+        if self.peerings.as_ref().is_some_and(|peerings| peerings.is_blocked_by(&self.found.found().peering)) {
+            missing.extend(peering::GROUPS.map(|group| Some(group.to_owned())));
+        }
+        for group in missing {
             self.scans.changed(&group);
         }
     }

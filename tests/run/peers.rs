@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use http::Method;
 use kopfd::cluster::Request;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ fn namespace(name: &str) -> String {
 /// Starts a server with the definitions of peerings, an object to handle, and these objects.
 fn cluster(objects: &[String]) -> Cluster {
     let all = [&[DEFINITIONS.to_owned(), object("default", "one").to_string()], objects].concat();
-    let cluster = Cluster::start_with(&all.join("\n---\n"), LIFETIME);
+    let cluster = Cluster::start_with_options(&all.join("\n---\n"), LIFETIME, &["--control"]);
     cluster.write("operator.yaml", &operator("event", WARNING));
     cluster
 }
@@ -194,6 +195,20 @@ fn peers_follow_the_options_or_the_environment() {
     for ((options, environment), expected) in ways {
         assert_eq!(observed(&cluster, options, environment), expected, "{options:?} {environment:?}");
     }
+}
+
+#[test]
+fn a_mandatory_peering_that_the_server_does_not_serve_yet_at_the_start_is_found_seconds_later() {
+    let cluster = cluster(&[peering(None, "named", 1)]);
+    let faults = "/_dev/faults";
+    let fault = json!({"match": {"group": "kopf.dev"}, "action": {"status": {"code": 404}}});
+    cluster.client().send(&Request::new(Method::POST, faults).with_json("application/json", &fault)).unwrap();
+    let run = Run::start(&cluster, &["-P", "named", "-p", "2"], &[]);
+    run.eventually(|log, _| log.contains("the peering is mandatory, and the cluster has no CRD of peerings").then_some(()));
+    assert!(!run.log().contains("warned of one"));
+    cluster.client().send(&Request::new(Method::DELETE, faults)).unwrap();
+    run.eventually(|log, _| (log.contains("The cluster has the CRD of peerings.") && log.contains("warned of one")).then_some(()));
+    run.stop();
 }
 
 #[test]
