@@ -13,6 +13,7 @@ use crate::harness::{Case, Cluster, Controllers, Engine, Handler, Kind, Launch, 
 pub(crate) const CASES: &[Case] = cases![
     both_engines_work_alone_without_the_definition_and_notice_it_later,
     both_engines_use_the_peerings_of_the_earlier_group_and_those_of_both_groups,
+    both_engines_use_the_peerings_of_a_namespace_in_the_earlier_group,
 ];
 
 /// The path of definitions.
@@ -28,15 +29,17 @@ pub(super) fn install(cluster: &Cluster, group: &str, namespace: &str) {
     for definition in kopfd::object::yaml::parse(&text).expect("they are YAML") {
         cluster.client().ensure(DEFINITION_PATH, &definition);
     }
-    for path in [format!("/apis/{group}/v1/clusterkopfpeerings"), format!("/apis/{group}/v1/namespaces/{namespace}/kopfpeerings")] {
+    for path in [peerings(group, None), peerings(group, Some(namespace))] {
         eventually("peerings are served", TIMEOUT, || cluster.client().request("GET", &path, "application/json", None).ok());
     }
 }
 
-/// Creates the peering object of operators of the whole cluster.
-fn create_peering(cluster: &Cluster, group: &str) {
-    let object = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterKopfPeering", "metadata": {"name": "default"}});
-    cluster.client().create(&format!("/apis/{group}/v1/clusterkopfpeerings"), &object);
+/// Returns the path of the peering objects of a namespace, or of operators of the whole cluster.
+fn peerings(group: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("/apis/{group}/v1/namespaces/{namespace}/kopfpeerings"),
+        None => format!("/apis/{group}/v1/clusterkopfpeerings"),
+    }
 }
 
 /// A cluster with both engines, each of which handles the objects with its label.
@@ -44,20 +47,29 @@ struct Both<'c> {
     context: &'c TestContext<'c>,
     cluster: Cluster,
     kind: Kind,
+    /// The namespace that both serve; `None` for the whole cluster.
+    namespace: Option<&'static str>,
 }
 
 impl<'c> Both<'c> {
-    fn new(context: &'c TestContext<'c>) -> Self {
+    fn new(context: &'c TestContext<'c>, namespace: Option<&'static str>) -> Self {
         let cluster = Cluster::start(&context.directory().join("cluster"), context.cluster().tools(), Controllers::Absent);
         let kind = context.own_kind();
         let (path, definition) = kind.definition();
         cluster.client().ensure(path, &definition);
         let objects = kind.collection("default");
         eventually("the kind is served", TIMEOUT, || cluster.client().request("GET", &objects, "application/json", None).ok());
-        Self { context, cluster, kind }
+        Self { context, cluster, kind, namespace }
     }
 
-    /// Starts an engine for the whole cluster.
+    /// Creates the peering object of the operators.
+    fn create_peering(&self, group: &str) {
+        let kind = if self.namespace.is_some() { "KopfPeering" } else { "ClusterKopfPeering" };
+        let object = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "default"}});
+        self.cluster.client().create(&peerings(group, self.namespace), &object);
+    }
+
+    /// Starts an engine.
     fn start(&self, engine: Engine, priority: i64, options: &[&str]) -> Rc<Operator> {
         let handlers = [Handler::on("create", "on_create").with("labels", json!({"for": name(engine)}))];
         let launch = self.context.launch(engine, std::slice::from_ref(&self.kind), &handlers);
@@ -65,7 +77,8 @@ impl<'c> Both<'c> {
         let priority = [format!("--priority={priority}"), "--verbose".to_owned()];
         let options = priority.into_iter().chain(options.iter().map(|option| (*option).to_owned())).collect();
         let kubeconfig = self.cluster.api_server().kubeconfig();
-        self.context.start(&Launch { kubeconfig, namespaces: Vec::new(), options, ..launch })
+        let namespaces = self.namespace.map(str::to_owned).into_iter().collect();
+        self.context.start(&Launch { kubeconfig, namespaces, options, ..launch })
     }
 
     /// Creates an object that an engine has to handle. Its handlers are called without a record: the namespace for these is in another
@@ -88,7 +101,7 @@ impl<'c> Both<'c> {
 
     /// Waits until the peering object of a group has the records of these priorities only.
     fn wait_for_records(&self, group: &str, priorities: &[i64]) {
-        let path = format!("/apis/{group}/v1/clusterkopfpeerings/default");
+        let path = format!("{}/default", peerings(group, self.namespace));
         self.context.eventually(&format!("the records in {group} are {priorities:?}"), || {
             let object = self.cluster.client().get(&path)?;
             let mut found: Vec<i64> = object["status"].as_object()?.values().filter_map(|record| record["priority"].as_i64()).collect();
@@ -114,7 +127,7 @@ impl<'c> Both<'c> {
 }
 
 fn both_engines_work_alone_without_the_definition_and_notice_it_later(context: &TestContext<'_>) {
-    let both = Both::new(context);
+    let both = Both::new(context, None);
     // Not by `--peering`, which makes it mandatory.
     let (kopfd, kopf) = (both.start(Engine::Kopfd, 5, &[]), both.start(Engine::Kopf, 10, &[]));
     for engine in [Engine::Kopfd, Engine::Kopf] {
@@ -122,7 +135,7 @@ fn both_engines_work_alone_without_the_definition_and_notice_it_later(context: &
         both.wait_until_handled(&format!("alone-{}", name(engine)));
     }
     install(&both.cluster, "kopf.dev", "default");
-    create_peering(&both.cluster, "kopf.dev");
+    both.create_peering("kopf.dev");
     both.expect_pause_until_end((&kopfd, Engine::Kopfd), &kopf, "kopf.dev");
     // The other way round: kopf has noticed it, too.
     context.stop(&kopfd);
@@ -135,9 +148,9 @@ fn both_engines_work_alone_without_the_definition_and_notice_it_later(context: &
 }
 
 fn both_engines_use_the_peerings_of_the_earlier_group_and_those_of_both_groups(context: &TestContext<'_>) {
-    let both = Both::new(context);
+    let both = Both::new(context, None);
     install(&both.cluster, "zalando.org", "default");
-    create_peering(&both.cluster, "zalando.org");
+    both.create_peering("zalando.org");
     let kopfd = both.start(Engine::Kopfd, 5, &["--peering=default"]);
     both.create("before-kopfd", Engine::Kopfd);
     both.wait_until_handled("before-kopfd");
@@ -149,7 +162,7 @@ fn both_engines_use_the_peerings_of_the_earlier_group_and_those_of_both_groups(c
     both.create("between-kopfd", Engine::Kopfd);
     std::thread::sleep(PATIENCE);
     assert!(!both.is_handled("between-kopfd"), "the object of one group does not exist");
-    create_peering(&both.cluster, "kopf.dev");
+    both.create_peering("kopf.dev");
     both.wait_until_handled("between-kopfd");
     both.wait_for_records("kopf.dev", &[5]);
     context.stop(&kopfd);
@@ -163,4 +176,21 @@ fn both_engines_use_the_peerings_of_the_earlier_group_and_those_of_both_groups(c
     both.wait_for_records("zalando.org", &[5, 10]);
     both.expect_pause_until_end((&kopf, Engine::Kopf), &kopfd, "kopf.dev");
     both.wait_for_records("zalando.org", &[5]);
+}
+
+fn both_engines_use_the_peerings_of_a_namespace_in_the_earlier_group(context: &TestContext<'_>) {
+    let both = Both::new(context, Some("default"));
+    install(&both.cluster, "zalando.org", "default");
+    both.create_peering("zalando.org");
+    let kopfd = both.start(Engine::Kopfd, 5, &["--peering=default"]);
+    both.create("before-kopfd", Engine::Kopfd);
+    both.wait_until_handled("before-kopfd");
+    let kopf = both.start(Engine::Kopf, 10, &["--peering=default"]);
+    both.expect_pause_until_end((&kopfd, Engine::Kopfd), &kopf, "zalando.org");
+    context.stop(&kopfd);
+    let kopf = both.start(Engine::Kopf, 5, &["--peering=default"]);
+    both.create("before-kopf", Engine::Kopf);
+    both.wait_until_handled("before-kopf");
+    let kopfd = both.start(Engine::Kopfd, 10, &["--peering=default"]);
+    both.expect_pause_until_end((&kopf, Engine::Kopf), &kopfd, "zalando.org");
 }
