@@ -15,6 +15,9 @@ const MAX_REST: usize = 16 << 20;
 /// The time limit for that.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After how many bytes room is made for all that a client has announced.
+const BEGINNING: usize = 64 << 10;
+
 /// The limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
@@ -76,6 +79,7 @@ pub async fn read_body_within(
     limits: BodyLimits,
     budget: &Arc<Semaphore>,
 ) -> Result<(Bytes, OwnedSemaphorePermit), SharedBodyError> {
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(limits.bytes);
     let reading = async {
         let mut read = BytesMut::new();
         let mut held = Arc::clone(budget).try_acquire_many_owned(0).map_err(|_| SharedBodyError::Exhausted)?;
@@ -87,6 +91,9 @@ pub async fn read_body_within(
             }
             let bytes = u32::try_from(data.len()).map_err(|_| SharedBodyError::Exhausted)?;
             held.merge(Arc::clone(budget).try_acquire_many_owned(bytes).map_err(|_| SharedBodyError::Exhausted)?);
+            if read.len() >= BEGINNING {
+                read.reserve(announced.saturating_sub(read.len()));
+            }
             read.extend_from_slice(data);
         }
         Ok::<_, SharedBodyError>(Some((read.freeze(), held)))
