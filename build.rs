@@ -20,7 +20,9 @@ fn main() {
     println!("cargo::rerun-if-changed={FUNCTIONS}");
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let is_release = variable("PROFILE") == "release" && variable("TARGET") == TARGET;
-    let is_default_linker = env::var_os("RUSTC_LINKER").is_none() && !variable("CARGO_ENCODED_RUSTFLAGS").contains("link");
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS");
+    let has_link_options = flags.split('\x1f').any(|flag| flag.trim_start_matches("-C").trim_start().starts_with("link"));
+    let is_default_linker = env::var_os("RUSTC_LINKER").is_none() && !has_link_options;
     if is_release && is_default_linker && has_lld() {
         let functions = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join(FUNCTIONS);
         println!("cargo::rustc-link-arg-bin=kopfd=-Wl,--symbol-ordering-file={}", functions.display());
