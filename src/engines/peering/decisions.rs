@@ -19,8 +19,9 @@ use crate::handling::peering::{Peer, Reaction, has_left, react};
 use crate::kit::Stop;
 use crate::persistence::peering::{self, Malformed};
 
-/// How long peers have to end their running and queued handlers: at the start of an operator those with a lower priority, after a pause those that have
-/// removed their records. Peers do not announce the end. Python kopf needed two and a half seconds with 200 retries at once on a busy machine.
+/// The delay before an operator begins, in which its peers end running and queued handlers: after its start, peers with a lower priority; after a
+/// pause, those that have removed their records. Peers do not announce the end. Python kopf needed two and a half seconds with 200 retries at once
+/// on a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
 /// Why a replica is paused at the begin of its term.
