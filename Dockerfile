@@ -18,11 +18,10 @@ ENV CARGO_INCREMENTAL=0 \
 # Each platform has its own cache of builds. Another name stands for empty caches.
 ARG TARGETARCH
 ARG CACHE=kopfd
-# A static binary needs no libraries of its image. Only the binary itself gets the option: with it, the compiler could not load macros. The
-# features are those of `cargo build`, on which the names in `release/functions.txt` depend.
+# A static binary needs no libraries of its image. Only the binary itself gets the option: with it, the compiler could not load macros.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,id=${CACHE}-registry \
     --mount=type=cache,target=/kopfd/target,id=${CACHE}-target-${TARGETARCH} \
-    cargo rustc --release --locked --bin kopfd --features kopfd-base/default,kopfd-apiserver/default -- -C target-feature=+crt-static \
+    release/build -- -C target-feature=+crt-static \
     && install -D -m 0755 target/release/kopfd /out/usr/local/bin/kopfd
 
 # Certificates of public authorities; neither libraries, nor a shell, nor a package manager.
