@@ -121,6 +121,9 @@ fn follow(context: &CaseContext<'_>, server: &Server, config: watcher::Config) {
     for (name, size) in [("a", 1), ("b", 2), ("c", 3)] {
         server.client.create(&collection, &gauge(name, size));
     }
+    // A list that is streamed has what the server's watch cache has seen.
+    let cached = format!("{collection}?resourceVersion=0");
+    eventually("the cache of the server has all objects", TIMEOUT / 2, || (server.client.list(&cached).len() == 3).then_some(()));
     let seen = Seen::collect(&server.client, watcher(api(context, &server.client), config), show);
     seen.has("done");
     let mut first = seen.lines();
