@@ -176,6 +176,11 @@ impl Watch {
         self.events.lock().expect("no thread panics while holding the events").clone()
     }
 
+    /// Returns the events from a position on.
+    pub(crate) fn events_from(&self, position: usize) -> Vec<Value> {
+        self.events.lock().expect("no thread panics while holding the events")[position..].to_vec()
+    }
+
     /// Returns the last event about an object with this name.
     pub(crate) fn last_of(&self, name: &str) -> Option<Value> {
         let events = self.events.lock().expect("no thread panics while holding the events");

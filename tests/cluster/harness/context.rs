@@ -17,8 +17,10 @@ use super::twins::{self, Handler, Notes};
 use super::wait::{TIMEOUT, eventually};
 use super::write_proxy::WriteProxy;
 
+mod calls;
 mod rights;
 
+use calls::Calls;
 pub(crate) use rights::{account_token, create_account, rbac_options};
 
 /// An object that is unchanged for this long counts as settled, even on a busy machine.
@@ -30,6 +32,7 @@ pub(crate) struct TestContext<'c> {
     /// The namespace of the case; also the first part of its API group.
     pub(crate) namespace: String,
     notes: String,
+    calls: Calls,
     directory: PathBuf,
     kinds: RefCell<Vec<Kind>>,
     operators: RefCell<Vec<Rc<Operator>>>,
@@ -88,6 +91,7 @@ impl<'c> TestContext<'c> {
             cluster,
             namespace: name.to_owned(),
             notes: format!("notes-of-{name}"),
+            calls: Calls::default(),
             directory: directory.to_owned(),
             kinds: RefCell::default(),
             operators: RefCell::default(),
@@ -330,10 +334,7 @@ impl<'c> TestContext<'c> {
 
     /// Returns all calls so far, in their order.
     pub(crate) fn calls(&self) -> Vec<Call> {
-        let mut calls: Vec<Call> =
-            self.client().list(&format!("/api/v1/namespaces/{}/configmaps", self.notes)).iter().map(Call::of).collect();
-        calls.sort_by_key(|call| call.revision);
-        calls
+        self.calls.read(self.client(), &format!("/api/v1/namespaces/{}/configmaps", self.notes))
     }
 
     /// Returns the calls for one object as `handler#retry`, in their order.
@@ -395,9 +396,15 @@ impl<'c> TestContext<'c> {
 }
 
 impl Drop for TestContext<'_> {
-    // The operators end with the case. The namespaces end with the cluster; only kinds cost the servers resources.
+    // The operators end with the case. The objects end with the cluster, but every served kind costs all servers and operators resources.
     fn drop(&mut self) {
         self.operators.borrow().iter().for_each(|operator| operator.kill());
+        let unserved = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
+        let own_group = format!("{}.", self.namespace);
+        for kind in self.kinds.borrow().iter().filter(|kind| kind.group.starts_with(&own_group)) {
+            // The case itself may have removed it.
+            let _ = self.client().request("PATCH", &kind.definition_path(), "application/json-patch+json", Some(&unserved));
+        }
     }
 }
 
