@@ -15,13 +15,19 @@ use super::support::table::{median, megabytes, milliseconds, print, quantile, ro
 /// Objects at a steady pace, for the times of single ones.
 const STEADY: usize = 400;
 
+/// Turns that an engine takes with them.
+const TURNS: usize = 10;
+
 /// The time between two of them: far above the limit of any engine.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Objects in one burst.
 const BURST: usize = 1_000;
 
-/// Time for an engine's work after the last status.
+/// Bursts of an engine.
+const BURSTS: usize = 2;
+
+/// Time for an engine's work after the last status of a turn.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
 /// Time after a start until an engine is idle.
@@ -66,20 +72,22 @@ const LINES: [Line; 8] = [
     Line { title: "resident after all objects, MB", figure: |figures| figures.rested, goal: Goal::Plain(25.0) },
 ];
 
-/// Measures all engines in turn, several times, and prints the medians.
+/// Measures all engines in several rounds, and prints the medians.
 pub(crate) fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path, ratios: &mut Ratios) {
     let mut engines = vec![Engine::Bare, Engine::Kopfd];
     engines.extend(third);
     // The server is slower for its first objects.
-    play(cluster, Engine::Bare, "warm-up", directory);
+    play(cluster, &[Engine::Bare], "warm-up", directory);
     let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
     for round in 0..rounds() {
         // The first engine has a fresher server, so the order changes.
-        for index in 0..engines.len() {
-            let index = (index + round) % engines.len();
-            let figures = play(cluster, engines[index], &format!("r{round}"), directory);
-            println!("round {round}, {}: {figures:.2?}", engines[index].title());
-            found[index].push(figures);
+        engines.rotate_left(round % engines.len());
+        let figures = play(cluster, &engines, &format!("r{round}"), directory);
+        engines.rotate_right(round % engines.len());
+        for (index, engine) in engines.iter().enumerate() {
+            let (_, figures) = figures.iter().find(|(other, _)| other == engine).expect("all engines have played");
+            println!("round {round}, {}: {figures:.2?}", engine.title());
+            found[index].push(*figures);
         }
     }
     println!();
@@ -116,42 +124,81 @@ fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Runs one engine, from its start to its end.
-fn play(cluster: &Cluster, engine: Engine, round: &str, directory: &Path) -> Figures {
-    let group = format!("{}-{round}.bench.kopfd.dev", engine.title());
-    let load = Load::new(cluster.client(), &group);
-    sleep(Duration::from_secs(2));
-    let program = engine.start(cluster, &group, directory);
+/// One engine of a round, with its own kind.
+struct Player {
+    engine: Engine,
+    load: Load,
+    program: Program,
+    figures: Figures,
+    /// The patches before the measured objects.
+    patches: u64,
+    /// The times of single objects.
+    times: Vec<f64>,
+}
+
+/// Runs engines side by side, of which one at a time has work: the speed of a machine may change from one minute to the next.
+fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) -> Vec<(Engine, Figures)> {
+    let mut players: Vec<Player> = engines.iter().map(|engine| Player::start(cluster, *engine, round, directory)).collect();
     sleep(SETTLED);
-    let mut figures = Figures { idle: megabytes(program.resident()), ..Figures::default() };
-    load.make("beacon", 1, Pace::Burst, 0);
-    load.wait();
+    for player in &mut players {
+        player.figures.idle = megabytes(player.program.resident());
+        player.load.make("beacon", 1, Pace::Burst, 0);
+        player.load.wait();
+    }
     sleep(AFTERMATH);
-
-    let (patches, before) = (load.patches(), program.cpu());
-    let (steady, burst) = (count(STEADY), count(BURST));
-    let began = load.make("steady", steady, Pace::Steady(PAUSE), 0);
-    let times = times(&began, &load.wait());
-    figures.steady_cpu = cpu_per_object(&program, before, steady);
-    figures.half = quantile(&times, 0.5);
-    figures.most = quantile(&times, 0.99);
-
-    let (before, began) = (program.cpu(), Instant::now());
-    load.make("burst", burst, Pace::Burst, 0);
-    let done = load.wait();
-    figures.burst = done.values().max().expect("there are objects").duration_since(began).as_secs_f64();
-    figures.burst_cpu = cpu_per_object(&program, before, burst);
-    figures.patches = (load.patches() - patches) as f64 / (steady + burst) as f64;
+    for player in &mut players {
+        player.patches = player.load.patches();
+    }
+    for turn in 0..TURNS {
+        players.iter_mut().for_each(|player| player.handle_single_objects(turn));
+    }
+    for turn in 0..BURSTS {
+        // There and back, so that a machine that becomes slower or faster does so for all of them.
+        players.iter_mut().for_each(|player| player.handle_a_burst(turn));
+        players.reverse();
+    }
     sleep(REST);
-    figures.rested = megabytes(program.resident());
-    figures
+    players.into_iter().map(Player::end).collect()
+}
+
+impl Player {
+    fn start(cluster: &Cluster, engine: Engine, round: &str, directory: &Path) -> Self {
+        let group = format!("{}-{round}.bench.kopfd.dev", engine.title());
+        let load = Load::new(cluster.client(), &group);
+        sleep(Duration::from_secs(2));
+        let program = engine.start(cluster, &group, directory);
+        Self { engine, load, program, figures: Figures::default(), patches: 0, times: Vec::new() }
+    }
+
+    fn handle_single_objects(&mut self, turn: usize) {
+        let (before, objects) = (self.program.cpu(), count(STEADY) / TURNS);
+        let began = self.load.make(&format!("steady-{turn}"), objects, Pace::Steady(PAUSE), 0);
+        self.times.extend(times(&began, &self.load.wait()));
+        self.figures.steady_cpu += self.cpu_per_object(before, count(STEADY));
+    }
+
+    fn handle_a_burst(&mut self, turn: usize) {
+        let (before, began) = (self.program.cpu(), Instant::now());
+        self.load.make(&format!("burst-{turn}"), count(BURST), Pace::Burst, 0);
+        let last = self.load.wait().into_values().max().expect("there are objects");
+        self.figures.burst += last.duration_since(began).as_secs_f64() / BURSTS as f64;
+        self.figures.burst_cpu += self.cpu_per_object(before, count(BURST) * BURSTS);
+    }
+
+    fn cpu_per_object(&self, before: Duration, objects: usize) -> f64 {
+        sleep(AFTERMATH);
+        milliseconds(self.program.cpu().saturating_sub(before)) / objects as f64
+    }
+
+    fn end(mut self) -> (Engine, Figures) {
+        self.figures.half = quantile(&self.times, 0.5);
+        self.figures.most = quantile(&self.times, 0.99);
+        self.figures.patches = (self.load.patches() - self.patches) as f64 / (count(STEADY) + count(BURST) * BURSTS) as f64;
+        self.figures.rested = megabytes(self.program.resident());
+        (self.engine, self.figures)
+    }
 }
 
 fn times(began: &HashMap<String, Instant>, done: &HashMap<String, Instant>) -> Vec<f64> {
     began.iter().map(|(name, began)| milliseconds(done[name].duration_since(*began))).collect()
-}
-
-fn cpu_per_object(program: &Program, before: Duration, objects: usize) -> f64 {
-    sleep(AFTERMATH);
-    milliseconds(program.cpu().saturating_sub(before)) / objects as f64
 }
