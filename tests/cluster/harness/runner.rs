@@ -59,7 +59,7 @@ impl Options {
                 kopf: needed("KOPFD_CLUSTER_KOPF")?,
             }
         };
-        let threads = std::env::var("KOPFD_CLUSTER_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+        let threads = std::env::var("KOPFD_CLUSTER_THREADS").ok().and_then(|text| text.parse().ok()).unwrap_or(7);
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(suite);
         Ok(Self { filters, list, threads, directory, tools })
     }
