@@ -26,7 +26,7 @@ pub mod settings;
 pub mod transport;
 pub mod watch;
 
-pub use apply::{Applied, Requests, transformed};
+pub use apply::{Applied, Confirmation, Requests, Unconfirmed, transformed};
 pub use client::{Client, Repeat, Request, Response};
 pub use config::Options;
 pub use connection_info::ConnectionInfo;

@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
@@ -70,16 +72,47 @@ pub struct Applied {
     pub is_gone: bool,
 }
 
+/// Tells when the event of a request has arrived.
+pub trait Confirmation: Send + Sync {
+    /// Waits for the event of the last request, up to a limit.
+    fn awaited(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Awaits no events.
+pub struct Unconfirmed;
+
+impl Confirmation for Unconfirmed {
+    fn awaited(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
 /// Sends a patch of an object.
 ///
 /// # Errors
 /// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.
 pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
+    apply_in_steps(api, resource, body, patch, &Unconfirmed).await
+}
+
+/// Sends a patch of an object, and waits before each further request of it for the event of the earlier one. API servers first try a patch
+/// on the state that their own watch has told them: while that is outdated, the try fails in the store, and they make it a second time.
+///
+/// # Errors
+/// As for `apply`.
+pub async fn apply_in_steps(
+    api: &impl Requests,
+    resource: &Resource,
+    body: &Body,
+    patch: &Patch,
+    confirmation: &dyn Confirmation,
+) -> Result<Applied, Error> {
     let namespace = body.namespace().filter(|_| resource.namespaced);
     let path = address::object(resource, namespace, body.name())?;
     let has_status = resource.has_subresource("status");
     let status_path = has_status.then(|| address::subresource(path.clone(), "status"));
-    let mut sender = Sender { api, path, status_path, merge: &patch.merge, latest: None, versions: Vec::new() };
+    let (merge, before) = (&patch.merge, body.resource_version());
+    let mut sender = Sender { api, path, status_path, merge, confirmation, before, latest: None, versions: Vec::new() };
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
@@ -109,6 +142,9 @@ struct Sender<'a, R> {
     status_path: Option<String>,
     /// The patched fields, which are checked after the last request.
     merge: &'a Map<String, Value>,
+    confirmation: &'a dyn Confirmation,
+    /// The version before the first request.
+    before: Option<&'a str>,
     /// The object after the last request.
     latest: Option<Value>,
     /// The versions to wait for after each of the requests.
@@ -144,11 +180,22 @@ impl<R: Requests> Sender<'_, R> {
 
     async fn send_fields(&mut self, path: String, fields: Vec<(&String, &Value)>, is_last: bool) -> Result<(), Error> {
         if !fields.is_empty() {
+            self.await_confirmation().await;
             let wanted = is_last.then_some(self.merge);
             let object = self.api.patch(&path, MERGE_PATCH, &Fields(fields), wanted).await?;
             self.note(object);
         }
         Ok(())
+    }
+
+    /// Waits for the event of the last request, unless there is none: nothing was sent, or nothing has changed.
+    async fn await_confirmation(&self) {
+        let mut versions = self.versions.iter().rev().map(String::as_str).map(Some).chain([self.before]);
+        if let (Some(Some(last)), Some(earlier)) = (versions.next(), versions.next())
+            && earlier != Some(last)
+        {
+            self.confirmation.awaited().await;
+        }
     }
 
     fn note(&mut self, object: Value) {
@@ -177,6 +224,7 @@ impl<R: Requests> Sender<'_, R> {
         if operations.is_empty() {
             return Ok(());
         }
+        self.await_confirmation().await;
         let version = self.latest.as_ref().unwrap_or(base).pointer("/metadata/resourceVersion");
         operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
         let object = self.api.patch(&path, JSON_PATCH, &operations, Some(self.merge)).await?;
@@ -235,4 +283,70 @@ fn is_dropped_when_empty(path: &[String]) -> bool {
 pub fn describe(items: &[diff::Item]) -> String {
     let described = items.iter().map(|item| format!("{} {}: {} -> {}", item.op.as_str(), item.path.join("."), item.old, item.new));
     described.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// A server that answers with an object of the next version in its list, and the requests and waits so far.
+    struct Scripted {
+        versions: Mutex<Vec<&'static str>>,
+        seen: Mutex<Vec<String>>,
+    }
+
+    impl Requests for Scripted {
+        async fn patch(
+            &self,
+            path: &str,
+            _: &'static str,
+            _: &(impl Serialize + Sync),
+            _: Option<&Map<String, Value>>,
+        ) -> Result<Value, Error> {
+            self.seen.lock().push(path.rsplit('/').next().unwrap_or_default().to_owned());
+            Ok(json!({"metadata": {"name": "a", "resourceVersion": self.versions.lock().remove(0)}}))
+        }
+    }
+
+    impl Confirmation for Scripted {
+        fn awaited(&self) -> BoxFuture<'_, ()> {
+            self.seen.lock().push("wait".to_owned());
+            std::future::ready(()).boxed()
+        }
+    }
+
+    /// Returns the requests and waits for a patch of an object of version 1.
+    async fn steps(merge: Value, transforms: Vec<Transform>, versions: &[&'static str]) -> String {
+        let resource = Resource {
+            version: "v1".into(),
+            plural: "things".into(),
+            kind: "Thing".into(),
+            subresources: vec!["status".into()],
+            ..Resource::default()
+        };
+        let body = Body::from(json!({"metadata": {"name": "a", "resourceVersion": "1"}}));
+        let Value::Object(merge) = merge else { panic!("a patch is a mapping") };
+        let server = Scripted { versions: Mutex::new(versions.to_vec()), seen: Mutex::default() };
+        apply_in_steps(&server, &resource, &body, &Patch { merge, transforms }, &server).await.unwrap();
+        server.seen.into_inner().join(" ")
+    }
+
+    #[tokio::test]
+    async fn each_further_request_waits_for_the_event_of_the_earlier_one() {
+        let both = json!({"metadata": {"labels": {"x": "y"}}, "status": {"n": 1}});
+        assert_eq!(steps(both.clone(), Vec::new(), &["2", "3"]).await, "a wait status");
+        let finalizer = vec![Transform::AddFinalizer("f".into())];
+        assert_eq!(steps(both, finalizer, &["2", "3", "4"]).await, "a wait status wait a");
+        assert_eq!(steps(json!({"status": {"n": 1}}), Vec::new(), &["2"]).await, "status", "it is the only one");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_changed_nothing_has_no_event() {
+        let both = json!({"metadata": {"labels": {"x": "y"}}, "status": {"n": 1}});
+        assert_eq!(steps(both.clone(), Vec::new(), &["1", "2"]).await, "a status");
+        let finalizer = vec![Transform::AddFinalizer("f".into())];
+        assert_eq!(steps(both, finalizer, &["2", "2", "3"]).await, "a wait status a");
+    }
 }

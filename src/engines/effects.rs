@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 
-use crate::cluster::Applied;
+use crate::cluster::{Applied, Confirmation};
 use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Change, Handler, IndexingHandlers, Predicate, SpawningHandlers, Verdict};
 use crate::kit::tasks::panic_text;
@@ -55,6 +55,17 @@ pub(super) fn call_safely<'a>(
 pub trait Patcher: Send + Sync {
     /// Sends a patch.
     fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
+
+    /// Sends a patch, and waits before each further request of it for the event of the earlier one.
+    fn apply_in_steps<'a>(
+        &'a self,
+        resource: &'a Resource,
+        body: &'a Body,
+        patch: &'a Patch,
+        _confirmation: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
+        self.apply(resource, body, patch)
+    }
 }
 
 /// Runs daemons and timers. By default there are none.

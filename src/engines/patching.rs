@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::effects::Effects;
 use super::error::Error;
 use super::events::EngineEvent;
-use crate::cluster::Applied;
+use crate::cluster::{Applied, Confirmation, Unconfirmed};
 use crate::handling::Message;
 use crate::object::{Body, Item, Patch, Resource, secret};
 
@@ -19,9 +19,23 @@ const MAX_SHOWN: usize = 10_000;
 /// # Errors
 /// If the API server refuses it or cannot be reached, or a transformation fails.
 pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
+    send_in_steps(world, resource, body, patch, &Unconfirmed).await
+}
+
+/// Sends a patch, and waits before each further request of it for the event of the earlier one.
+///
+/// # Errors
+/// As for `send`.
+pub async fn send_in_steps(
+    world: &impl Effects,
+    resource: &Resource,
+    body: &Body,
+    patch: &Patch,
+    confirmation: &dyn Confirmation,
+) -> Result<Applied, Error> {
     let events = world.events();
     events.emit(&EngineEvent::PatchPrepared { body, patch });
-    let applied = world.apply(resource, body, patch).await?;
+    let applied = world.apply_in_steps(resource, body, patch, confirmation).await?;
     events.emit(&EngineEvent::PatchSent { body, patch, version: applied.version.as_deref() });
     if applied.is_gone {
         events.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));

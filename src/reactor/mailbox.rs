@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cluster::Confirmation;
 use crate::engines::leading::PERMANENT;
 use crate::engines::readiness::Blocker;
 use crate::object::EventKind;
@@ -16,6 +19,9 @@ use crate::telemetry::KindMetrics;
 /// Limit of queued events of one object. An object that changes faster than its handlers run would fill the memory; beyond this limit,
 /// intermediate states are skipped, as they are after a reconnection.
 const CAPACITY: usize = 128;
+
+/// How long a further request of a patch waits for the event of the earlier one. With that, the API server has the newest state.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// An event of one object, as received.
 #[derive(Debug, Clone)]
@@ -229,6 +235,12 @@ impl Mailbox {
     }
 }
 
+impl Confirmation for Mailbox {
+    fn awaited(&self) -> BoxFuture<'_, ()> {
+        self.sleep(PATIENCE).map(drop).boxed()
+    }
+}
+
 impl Drop for Mailbox {
     fn drop(&mut self) {
         if let Some(metrics) = &self.metrics {
@@ -274,6 +286,26 @@ mod tests {
         assert!(!slept_in_full);
         assert!(!mailbox.sleep(Duration::from_secs(5)).await, "the event still waits");
         assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "a");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_event_of_a_request_is_awaited_up_to_a_limit_and_stays_queued() {
+        let began = tokio::time::Instant::now();
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.awaited().await;
+        assert_eq!(began.elapsed(), PATIENCE);
+        let sender = Arc::clone(&mailbox);
+        let send = async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            sender.put(event("own"));
+        };
+        tokio::join!(mailbox.awaited(), send);
+        mailbox.awaited().await;
+        assert_eq!(began.elapsed(), PATIENCE + Duration::from_millis(5));
+        assert_eq!(&*mailbox.take(Duration::ZERO).await.unwrap().raw, "own");
+        mailbox.close();
+        mailbox.awaited().await;
+        assert_eq!(began.elapsed(), PATIENCE + Duration::from_millis(5), "an operator that stops waits for nothing");
     }
 
     #[tokio::test(start_paused = true)]
