@@ -81,9 +81,9 @@ pub(crate) fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path
     let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
     for round in 0..rounds() {
         // The first engine has a fresher server, so the order changes.
-        engines.rotate_left(round % engines.len());
-        let figures = play(cluster, &engines, &format!("r{round}"), directory);
-        engines.rotate_right(round % engines.len());
+        let first = round % engines.len();
+        let order = [&engines[first..], &engines[..first]].concat();
+        let figures = play(cluster, &order, &format!("r{round}"), directory);
         for (index, engine) in engines.iter().enumerate() {
             let (_, figures) = figures.iter().find(|(other, _)| other == engine).expect("all engines have played");
             println!("round {round}, {}: {figures:.2?}", engine.title());
@@ -150,11 +150,15 @@ fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) ->
         player.patches = player.load.patches();
     }
     for turn in 0..TURNS {
-        players.iter_mut().for_each(|player| player.handle_single_objects(turn));
+        for player in &mut players {
+            player.handle_single_objects(turn);
+        }
     }
     for turn in 0..BURSTS {
         // There and back, so that a machine that becomes slower or faster does so for all of them.
-        players.iter_mut().for_each(|player| player.handle_a_burst(turn));
+        for player in &mut players {
+            player.handle_a_burst(turn);
+        }
         players.reverse();
     }
     sleep(REST);
