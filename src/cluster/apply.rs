@@ -72,6 +72,15 @@ pub struct Applied {
     pub is_gone: bool,
 }
 
+impl Applied {
+    /// Returns the version whose event the next handling waits for. If a later request found no object, only the deletion event is new: events of the
+    /// earlier requests may still be on their way, and must not be handled.
+    pub fn expected_version(&self) -> Option<String> {
+        let outdated = self.versions.last().filter(|_| self.is_gone);
+        outdated.map(|version| [version, NEVER].concat()).or_else(|| self.version.clone())
+    }
+}
+
 /// Tells when the event of a request has arrived.
 pub trait Confirmation: Send + Sync {
     /// Waits for the event of the last request, up to a limit.
@@ -116,7 +125,7 @@ pub async fn apply_in_steps(
     let remaining = match sender.send(body, patch).await {
         Ok(remaining) => remaining,
         Err(error) if error.is_not_found() => {
-            return Ok(Applied { is_gone: true, ..Applied::default() });
+            return Ok(Applied { is_gone: true, versions: sender.versions, ..Applied::default() });
         }
         Err(error) => return Err(error),
     };
@@ -291,7 +300,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers with an object of the next version in its list, and the requests and waits so far.
+    /// A server that answers with an object of the next version in its list, or that there is none; and the requests and waits so far.
+    #[derive(Default)]
     struct Scripted {
         versions: Mutex<Vec<&'static str>>,
         seen: Mutex<Vec<String>>,
@@ -306,8 +316,26 @@ mod tests {
             _: Option<&Map<String, Value>>,
         ) -> Result<Value, Error> {
             self.seen.lock().push(path.rsplit('/').next().unwrap_or_default().to_owned());
-            Ok(json!({"metadata": {"name": "a", "resourceVersion": self.versions.lock().remove(0)}}))
+            let mut versions = self.versions.lock();
+            if versions.is_empty() {
+                return Err(Error::of_answer(404, None, b""));
+            }
+            Ok(json!({"metadata": {"name": "a", "resourceVersion": versions.remove(0)}}))
         }
+    }
+
+    /// Sends a patch of an object of version 1.
+    async fn applied(server: &Scripted, merge: Value, transforms: Vec<Transform>) -> Applied {
+        let resource = Resource {
+            version: "v1".into(),
+            plural: "things".into(),
+            kind: "Thing".into(),
+            subresources: vec!["status".into()],
+            ..Resource::default()
+        };
+        let body = Body::from(json!({"metadata": {"name": "a", "resourceVersion": "1"}}));
+        let Value::Object(merge) = merge else { panic!("a patch is a mapping") };
+        apply_in_steps(server, &resource, &body, &Patch { merge, transforms }, server).await.unwrap()
     }
 
     impl Confirmation for Scripted {
@@ -319,17 +347,8 @@ mod tests {
 
     /// Returns the requests and waits for a patch of an object of version 1.
     async fn steps(merge: Value, transforms: Vec<Transform>, versions: &[&'static str]) -> String {
-        let resource = Resource {
-            version: "v1".into(),
-            plural: "things".into(),
-            kind: "Thing".into(),
-            subresources: vec!["status".into()],
-            ..Resource::default()
-        };
-        let body = Body::from(json!({"metadata": {"name": "a", "resourceVersion": "1"}}));
-        let Value::Object(merge) = merge else { panic!("a patch is a mapping") };
         let server = Scripted { versions: Mutex::new(versions.to_vec()), seen: Mutex::default() };
-        apply_in_steps(&server, &resource, &body, &Patch { merge, transforms }, &server).await.unwrap();
+        applied(&server, merge, transforms).await;
         server.seen.into_inner().join(" ")
     }
 
@@ -348,5 +367,19 @@ mod tests {
         assert_eq!(steps(both.clone(), Vec::new(), &["1", "2"]).await, "a status");
         let finalizer = vec![Transform::AddFinalizer("f".into())];
         assert_eq!(steps(both, finalizer, &["2", "2", "3"]).await, "a wait status a");
+    }
+
+    #[tokio::test]
+    async fn after_a_request_that_found_no_object_the_events_of_the_earlier_ones_are_outdated() {
+        let both = json!({"metadata": {"labels": {"x": "y"}}, "status": {"n": 1}});
+        let server = Scripted { versions: Mutex::new(vec!["2"]), seen: Mutex::default() };
+        let found = applied(&server, both.clone(), Vec::new()).await;
+        assert!(found.is_gone);
+        assert_eq!((found.version.as_deref(), found.expected_version()), (None, Some(format!("2{NEVER}"))));
+        let found = applied(&Scripted::default(), both.clone(), Vec::new()).await;
+        assert!(found.is_gone);
+        assert_eq!(found.expected_version(), None, "there were none");
+        let server = Scripted { versions: Mutex::new(vec!["2", "3"]), seen: Mutex::default() };
+        assert_eq!(applied(&server, both, Vec::new()).await.expected_version().as_deref(), Some("3"));
     }
 }

@@ -557,9 +557,10 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
         let applied = patching::send_in_steps(self.world, &self.served.resource, &self.body, patch, self.mailbox).await?;
+        let version = applied.expected_version().or(before.version);
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
-        Ok(Sent { version: applied.version.or(before.version), remaining, versions })
+        Ok(Sent { version, remaining, versions })
     }
 
     /// Sleeps until the next attempt is due. Returns whether it slept in full, so that a touch must trigger the next cycle.
