@@ -13,7 +13,7 @@ use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, admin_client, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply};
+use kopfd::cluster::{Applied, Client, Confirmation, ConnectionSettings, LoginError, Networking, ResourceResolver, Watching, apply};
 use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Health, Indexing, Lead, Patcher, Pause, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Policy, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -86,9 +86,15 @@ impl Scripts for World {
 }
 
 impl Patcher for World {
-    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+    fn apply<'a>(
+        &'a self,
+        resource: &'a Resource,
+        body: &'a Body,
+        patch: &'a Patch,
+        confirmation: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
         self.sent_with.lock().push(resource.subresources.clone());
-        Box::pin(async move { Ok(apply::apply(&self.client, resource, body, patch).await?) })
+        Box::pin(async move { Ok(apply::apply(&self.client, resource, body, patch, confirmation).await?) })
     }
 }
 

@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Seen, Sink, Watcher, Watching};
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::background::BackgroundOptions;
 use kopfd::engines::{
@@ -100,7 +100,13 @@ impl Scripts for Soaked {
 }
 
 impl Patcher for Soaked {
-    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, EngineError>> {
+    fn apply<'a>(
+        &'a self,
+        _resource: &'a Resource,
+        _body: &'a Body,
+        patch: &'a Patch,
+        _: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, EngineError>> {
         let number = self.patches.fetch_add(1, Ordering::Relaxed);
         let applied = match number % 10 {
             0 => Err(Error::of_answer(500, None, b"").into()),

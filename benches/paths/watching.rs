@@ -11,7 +11,9 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 use http::{HeaderMap, Request};
 use kopfd::cluster::transport::{Answer, Connection, Login, Transport};
-use kopfd::cluster::{Applied, Client, ConnectionSettings, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching};
+use kopfd::cluster::{
+    Applied, Client, Confirmation, ConnectionSettings, Error, LoginError, Networking, Options, Seen, Sink, Watcher, Watching,
+};
 use kopfd::engines::Error as EngineError;
 use kopfd::engines::{Background, Effects, Environment, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, Verdict};
@@ -143,7 +145,13 @@ impl Scripts for Nothing {
 }
 
 impl Patcher for Nothing {
-    fn apply<'a>(&'a self, _resource: &'a Resource, _body: &'a Body, _patch: &'a Patch) -> BoxFuture<'a, Result<Applied, EngineError>> {
+    fn apply<'a>(
+        &'a self,
+        _resource: &'a Resource,
+        _body: &'a Body,
+        _patch: &'a Patch,
+        _: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, EngineError>> {
         std::future::ready(Ok(Applied::default())).boxed()
     }
 }

@@ -96,20 +96,12 @@ impl Confirmation for Unconfirmed {
     }
 }
 
-/// Sends a patch of an object.
-///
-/// # Errors
-/// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.
-pub async fn apply(api: &impl Requests, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
-    apply_in_steps(api, resource, body, patch, &Unconfirmed).await
-}
-
 /// Sends a patch of an object, and waits before each further request of it for the event of the earlier one. API servers first try a patch
 /// on the state that their own watch has told them: while that is outdated, the try fails in the store, and they make it a second time.
 ///
 /// # Errors
-/// As for `apply`.
-pub async fn apply_in_steps(
+/// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.
+pub async fn apply(
     api: &impl Requests,
     resource: &Resource,
     body: &Body,
@@ -199,10 +191,12 @@ impl<R: Requests> Sender<'_, R> {
 
     /// Waits for the event of the last request, unless there is none: nothing was sent, or nothing has changed.
     async fn await_confirmation(&self) {
-        let mut versions = self.versions.iter().rev().map(String::as_str).map(Some).chain([self.before]);
-        if let (Some(Some(last)), Some(earlier)) = (versions.next(), versions.next())
-            && earlier != Some(last)
-        {
+        let has_changed = match &*self.versions {
+            [] => false,
+            [first] => self.before != Some(first),
+            [.., earlier, last] => earlier != last,
+        };
+        if has_changed {
             self.confirmation.awaited().await;
         }
     }
@@ -335,7 +329,7 @@ mod tests {
         };
         let body = Body::from(json!({"metadata": {"name": "a", "resourceVersion": "1"}}));
         let Value::Object(merge) = merge else { panic!("a patch is a mapping") };
-        apply_in_steps(server, &resource, &body, &Patch { merge, transforms }, server).await.unwrap()
+        apply(server, &resource, &body, &Patch { merge, transforms }, server).await.unwrap()
     }
 
     impl Confirmation for Scripted {

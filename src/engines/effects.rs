@@ -53,19 +53,14 @@ pub(super) fn call_safely<'a>(
 
 /// Sends patches.
 pub trait Patcher: Send + Sync {
-    /// Sends a patch.
-    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>>;
-
     /// Sends a patch, and waits before each further request of it for the event of the earlier one.
-    fn apply_in_steps<'a>(
+    fn apply<'a>(
         &'a self,
         resource: &'a Resource,
         body: &'a Body,
         patch: &'a Patch,
-        _confirmation: &'a dyn Confirmation,
-    ) -> BoxFuture<'a, Result<Applied, Error>> {
-        self.apply(resource, body, patch)
-    }
+        confirmation: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>>;
 }
 
 /// Runs daemons and timers. By default there are none.

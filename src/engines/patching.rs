@@ -7,26 +7,18 @@ use serde_json::{Value, json};
 use super::effects::Effects;
 use super::error::Error;
 use super::events::EngineEvent;
-use crate::cluster::{Applied, Confirmation, Unconfirmed};
+use crate::cluster::{Applied, Confirmation};
 use crate::handling::Message;
 use crate::object::{Body, Item, Patch, Resource, secret};
 
 /// The inconsistencies of a large patch are shown up to this length, in characters.
 const MAX_SHOWN: usize = 10_000;
 
-/// Sends a patch.
-///
-/// # Errors
-/// If the API server refuses it or cannot be reached, or a transformation fails.
-pub async fn send(world: &impl Effects, resource: &Resource, body: &Body, patch: &Patch) -> Result<Applied, Error> {
-    send_in_steps(world, resource, body, patch, &Unconfirmed).await
-}
-
 /// Sends a patch, and waits before each further request of it for the event of the earlier one.
 ///
 /// # Errors
-/// As for `send`.
-pub async fn send_in_steps(
+/// If the API server refuses it or cannot be reached, or a transformation fails.
+pub async fn send(
     world: &impl Effects,
     resource: &Resource,
     body: &Body,
@@ -35,7 +27,7 @@ pub async fn send_in_steps(
 ) -> Result<Applied, Error> {
     let events = world.events();
     events.emit(&EngineEvent::PatchPrepared { body, patch });
-    let applied = world.apply_in_steps(resource, body, patch, confirmation).await?;
+    let applied = world.apply(resource, body, patch, confirmation).await?;
     events.emit(&EngineEvent::PatchSent { body, patch, version: applied.version.as_deref() });
     if applied.is_gone {
         events.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));

@@ -556,7 +556,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
-        let applied = patching::send_in_steps(self.world, &self.served.resource, &self.body, patch, self.mailbox).await?;
+        let applied = patching::send(self.world, &self.served.resource, &self.body, patch, self.mailbox).await?;
         let version = applied.expected_version().or(before.version);
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::cluster::{self, Applied, Client, Confirmation, Unconfirmed};
+use crate::cluster::{self, Applied, Client, Confirmation};
 use crate::handling::spawning::BackgroundDemand;
 use crate::handling::{Handler, IndexingHandlers, Predicate};
 use crate::kit::{Clock, Stop};
@@ -335,11 +335,7 @@ impl Scripts for LiveEffects {
 }
 
 impl Patcher for LiveEffects {
-    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
-        self.apply_in_steps(resource, body, patch, &Unconfirmed)
-    }
-
-    fn apply_in_steps<'a>(
+    fn apply<'a>(
         &'a self,
         resource: &'a Resource,
         body: &'a Body,
@@ -349,7 +345,7 @@ impl Patcher for LiveEffects {
         async move {
             #[cfg(test)]
             let patch = &super::defects::spoiled(patch);
-            Ok(cluster::apply::apply_in_steps(&self.client, resource, body, patch, confirmation).await?)
+            Ok(cluster::apply::apply(&self.client, resource, body, patch, confirmation).await?)
         }
         .boxed()
     }

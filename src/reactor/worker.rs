@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 
-use crate::cluster;
+use crate::cluster::{self, Unconfirmed};
 use crate::handling::breaker::{Breaker, Report, Trigger};
 use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
@@ -383,7 +383,7 @@ impl<W: Effects> Worker<W> {
         if head.is_deleting() && head.has_finalizer(finalizer) {
             self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
-            if let Err(error) = self.serving.world.apply(&self.serving.served.resource, &body, &patch).await {
+            if let Err(error) = self.serving.world.apply(&self.serving.served.resource, &body, &patch, &Unconfirmed).await {
                 self.throttle(&mut retry_state, &body, &error).await;
             }
         }
@@ -513,7 +513,7 @@ impl<W: Effects> Worker<W> {
     /// Writes a condition without other changes. If that fails, it is written with the next ones.
     async fn write_condition(&self, retry_state: &mut RetryState, begun: &Begun<'_>, condition: Transform) {
         let patch = Patch { transforms: vec![condition], ..Patch::default() };
-        match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch).await {
+        match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch, &Unconfirmed).await {
             Ok(applied) => retry_state.recent.note(&applied.versions),
             Err(error) => {
                 let text = chain(&error);

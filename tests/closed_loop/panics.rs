@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kopfd::cluster::{Applied, Seen, Sink as _};
+use kopfd::cluster::{Applied, Confirmation, Seen, Sink as _};
 use kopfd::engines::{
     Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts,
 };
@@ -108,9 +108,15 @@ impl Scripts for Panicking {
 }
 
 impl Patcher for Panicking {
-    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+    fn apply<'a>(
+        &'a self,
+        resource: &'a Resource,
+        body: &'a Body,
+        patch: &'a Patch,
+        confirmation: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
         point("apply");
-        let applied = self.world.apply(resource, body, patch);
+        let applied = self.world.apply(resource, body, patch, confirmation);
         Box::pin(async move {
             let applied = applied.await;
             point("applied");

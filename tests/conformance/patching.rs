@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kopfd::cluster::apply;
+use kopfd::cluster::{Unconfirmed, apply};
 use kopfd::object::{Body, Patch};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ async fn run_case(input: &Value, expected: &Value) -> Result<(), String> {
     let transforms = input["fns"].as_array().into_iter().flatten().map(transform).collect();
     let patch = Patch { merge: input["merge"].as_object().cloned().unwrap_or_default(), transforms };
     let body = Body::from(input["body"].clone());
-    let applied = apply::apply(&server, &declare::resource(&input["subresources"]), &body, &patch).await;
+    let applied = apply::apply(&server, &declare::resource(&input["subresources"]), &body, &patch, &Unconfirmed).await;
     same_requests(&expected["requests"], &timeline)?;
     match applied {
         Err(error) => same("error_status", &expected["error_status"], &json!(error.status())),

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::{StreamExt as _, stream};
 use hyper_util::rt::TokioIo;
-use kopfd::cluster::{Applied, Client, Options, Watcher, apply};
+use kopfd::cluster::{Applied, Client, Confirmation, Options, Watcher, apply};
 use kopfd::engines::{Background, Effects, Environment, Error, EventStream, Indexing, Patcher, Scripts};
 use kopfd::handling::{Handler, Lifecycle, On, Verdict};
 use kopfd::kit::{Clock, Stop, Tasks};
@@ -111,8 +111,9 @@ impl Patcher for Sending {
         resource: &'a Resource,
         body: &'a kopfd::object::Body,
         patch: &'a Patch,
+        confirmation: &'a dyn Confirmation,
     ) -> BoxFuture<'a, Result<Applied, Error>> {
-        async move { Ok(apply::apply(&self.client, resource, body, patch).await?) }.boxed()
+        async move { Ok(apply::apply(&self.client, resource, body, patch, confirmation).await?) }.boxed()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use kopfd::cluster::{Applied, apply};
+use kopfd::cluster::{Applied, Confirmation, Unconfirmed, apply};
 use kopfd::engines::background::{BackgroundOptions, InstantExit, TaskOptions};
 use kopfd::engines::{Background, BackgroundTasks, Effects, EngineEvent, Environment, Error, EventSink, EventStream};
 use kopfd::engines::{IndexEvent, Indexing, ObjectEvent, Patcher, Scripts};
@@ -171,9 +171,16 @@ impl Scripts for ScriptedWorld {
 }
 
 impl Patcher for ScriptedWorld {
-    fn apply<'a>(&'a self, resource: &'a Resource, body: &'a Body, patch: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+    fn apply<'a>(
+        &'a self,
+        resource: &'a Resource,
+        body: &'a Body,
+        patch: &'a Patch,
+        _: &'a dyn Confirmation,
+    ) -> BoxFuture<'a, Result<Applied, Error>> {
         self.patches.lock().push(patch.clone());
-        Box::pin(async move { Ok(apply::apply(&*self.server, resource, body, patch).await?) })
+        // The golden cases have the times of kopf, which awaits no events between its requests.
+        Box::pin(async move { Ok(apply::apply(&*self.server, resource, body, patch, &Unconfirmed).await?) })
     }
 }
 

@@ -13,7 +13,7 @@ use super::options::{BackgroundOptions, TaskOptions};
 use super::registry::Registry;
 use super::revisions::TaskRevisions;
 use super::running::RunningTask;
-use crate::cluster;
+use crate::cluster::{self, Unconfirmed};
 use crate::engines::MIN_ERROR_DELAY;
 use crate::engines::effects::{Effects, call_safely};
 use crate::engines::error::Error;
@@ -398,7 +398,7 @@ impl<W: Effects> Task<W> {
         tokio::select! {
             biased;
             () = running.cancelled.requested() => None,
-            sent = patching::send(&*world, &resource, &body, patch) => {
+            sent = patching::send(&*world, &resource, &body, patch, &Unconfirmed) => {
                 Some(sent.map(|applied| Patch { transforms: applied.remaining, ..Patch::default() }))
             }
         }

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::{self, Applied};
+use crate::cluster::{self, Applied, Confirmation};
 use crate::engines::effects::{Background, Environment, Indexing, Patcher, Scripts};
 use crate::engines::events::{EventSink, EventStream};
 use crate::handling::message::seconds;
@@ -163,7 +163,7 @@ impl Scripts for World {
 }
 
 impl Patcher for World {
-    fn apply<'a>(&'a self, _: &'a Resource, _: &'a Body, _: &'a Patch) -> BoxFuture<'a, Result<Applied, Error>> {
+    fn apply<'a>(&'a self, _: &'a Resource, _: &'a Body, _: &'a Patch, _: &'a dyn Confirmation) -> BoxFuture<'a, Result<Applied, Error>> {
         let answer = self.answers.lock().pop_front().unwrap_or_else(|| Ok(Applied::default()));
         std::future::ready(answer).boxed()
     }

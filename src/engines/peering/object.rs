@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Client, Error, apply};
+use crate::cluster::{Client, Error, Unconfirmed, apply};
 use crate::handling::peering::{Own, keep_alive_message};
 use crate::handling::{Level, Message};
 use crate::kit::Clock;
@@ -109,7 +109,7 @@ impl PeeringObject {
 
     async fn patch(&self, merge: Map<String, Value>) -> Result<bool, Error> {
         let body = Body::from(json!({"metadata": {"name": self.name, "namespace": self.namespace}}));
-        let applied = apply::apply(&self.client, &self.resource, &body, &Patch { merge, ..Patch::default() }).await?;
+        let applied = apply::apply(&self.client, &self.resource, &body, &Patch { merge, ..Patch::default() }, &Unconfirmed).await?;
         Ok(!applied.is_gone)
     }
 }
