@@ -173,7 +173,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Value> {
-        self.events.lock().expect("no thread panics while holding the events").clone()
+        self.events_from(0)
     }
 
     /// Returns the events from a position on.

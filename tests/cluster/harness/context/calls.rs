@@ -2,17 +2,14 @@
 //! work of the operators.
 
 use std::cell::{OnceCell, RefCell};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Call;
 use crate::harness::client::{Client, Watch};
+use crate::harness::wait::eventually;
 
 /// How long the watch may stay behind the store.
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The pause between two looks at the watch.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The calls, each of which is an object that is never changed.
 #[derive(Default)]
@@ -26,18 +23,15 @@ impl Calls {
     pub(super) fn read(&self, client: &Client, collection: &str) -> Vec<Call> {
         // From this version on, the server sends what is there already.
         let watch = self.watch.get_or_init(|| client.watch(collection, "0"));
-        let (count, started) = (count(client, collection), Instant::now());
+        let count = count(client, collection);
         let mut seen = self.seen.borrow_mut();
-        loop {
+        eventually(&format!("the watch of {collection} has {count} calls"), TIMEOUT, || {
             let next = seen.len();
             seen.extend(watch.events_from(next).iter().map(|event| Call::of(&event["object"])));
-            if seen.len() >= count {
-                seen.sort_by_key(|call| call.revision);
-                return seen.clone();
-            }
-            assert!(started.elapsed() < TIMEOUT, "the watch of {collection} has {} of {count} calls", seen.len());
-            sleep(PAUSE);
-        }
+            (seen.len() >= count).then_some(())
+        });
+        seen.sort_by_key(|call| call.revision);
+        seen.clone()
     }
 }
 
