@@ -66,7 +66,7 @@ fn openapi_index(registry: &Registry) -> Value {
 fn openapi_of(registry: &Registry, below: &str) -> Reply {
     let kinds: Vec<Kind> = registry.all().map(|served| served.kind.clone()).collect();
     let found = kinds.iter().find(|kind| openapi::path_of(&kind.group, &kind.version) == below);
-    found.map_or_else(Reply::no_page, |kind| Reply::object(openapi::document(&kind.group, &kind.version, &kinds)))
+    found.map_or_else(|| Reply::text(404, ""), |kind| Reply::object(openapi::document(&kind.group, &kind.version, &kinds)))
 }
 
 fn group(name: &str, versions: &[String]) -> Value {

@@ -79,7 +79,7 @@ impl Reply {
                 text.push(b'\n');
                 ("application/json", Body::from(text))
             }
-            Content::Text(text) if self.code == 204 => ("", Body::from(text)),
+            Content::Text(text) if text.is_empty() && self.code != 200 => ("", Body::empty()),
             Content::Text(text) => ("text/plain; charset=utf-8", Body::from(text)),
             Content::Lines(lines) => {
                 let lines = futures::StreamExt::map(lines, Ok::<_, std::convert::Infallible>);

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::differences::{DIFFERENCES, Direction};
+use super::direction::direction;
 use crate::differ::case::Case;
 
 /// The results so far.
@@ -50,8 +51,8 @@ pub(crate) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours
     let (mut found, mut excused) = (String::new(), 0);
     for (number, step) in case.steps.iter().enumerate() {
         let nothing = Value::Null;
+        let direction = direction(&case.steps[..=number], real.get(number).unwrap_or(&nothing), ours);
         let (real, ours) = (real.get(number).unwrap_or(&nothing), ours.get(number).unwrap_or(&nothing));
-        let direction = direction(real, ours);
         for (path, real, ours) in differ(&format!("{}", number + 1), real, ours) {
             if direction != Direction::RefusesValid && verdicts.excuse(case, &path, direction) {
                 excused += 1;
@@ -65,17 +66,6 @@ pub(crate) fn compare(verdicts: &mut Verdicts, case: &Case, real: &[Value], ours
         (true, 0) => verdicts.same += 1,
         (true, _) => verdicts.excused += 1,
         (false, _) => verdicts.complain(&format!("{}: {}\n{found}", case.topic, case.name)),
-    }
-}
-
-/// Returns the direction of a difference.
-fn direction(real: &Value, ours: &Value) -> Direction {
-    let is_refused = |answer: &Value| answer["status"].as_u64().is_some_and(|status| status >= 400);
-    match (is_refused(real), is_refused(ours)) {
-        // An object that is deleted sooner is not a refusal of the request.
-        (false, true) if ours["status"] != 404 => Direction::RefusesValid,
-        (true, false) => Direction::AcceptsRefused,
-        _ => Direction::AnswersOtherwise,
     }
 }
 
@@ -121,7 +111,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// Tells whether a text matches a pattern, in which `*` matches any text.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text
