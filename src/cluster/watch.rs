@@ -13,6 +13,7 @@ mod failures;
 mod known;
 mod once_more;
 mod requests;
+mod restarts;
 mod sink;
 mod stream;
 
@@ -405,11 +406,14 @@ impl Watcher {
             debug!(resource = %self.requests.resource, path = self.requests.path, name = head.name(), "Ignoring an earlier state of an object.");
             return None;
         }
-        match event_kind {
-            EventKind::Deleted => self.known.forget(&head),
-            _ => self.known.remember(&head),
+        if event_kind != EventKind::Deleted {
+            self.known.remember(&head);
         }
         sink.seen(Seen { event_kind, head: &head, text, resource: &self.requests.resource }).await;
+        // Last: if the sink panics, or its wait ends early, the next list reports the object as vanished.
+        if event_kind == EventKind::Deleted {
+            self.known.forget(&head);
+        }
         head.metadata.resource_version.take()
     }
 

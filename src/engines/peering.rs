@@ -12,17 +12,15 @@ mod sink;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
 use super::pause::{Hold, Pause};
 use crate::cluster::{Client, Watcher};
-use crate::kit::{Clock, Stop, Tasks, tasks};
+use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::settings;
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
@@ -40,9 +38,6 @@ use terms::Turns;
 
 /// Time limit for the removal of the own records.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The pause before a watch restarts after a panic.
-const RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Returns the selectors of the peerings of an operator; none if it ignores its peers.
 pub fn selectors(settings: &settings::Peering) -> Vec<Selector> {
@@ -211,9 +206,10 @@ impl Peerings {
         });
         self.tasks.spawn(format!("decisions about {title}"), decisions.run(stop.clone()));
         match Watcher::new(client.clone(), (**resource).clone(), namespace.as_deref()) {
-            Ok(watcher) => {
-                let sink = StatusSink::new(settings.name.clone(), statuses);
-                self.tasks.spawn(format!("watch of {title}"), keep_watching(title, watcher, sink, stop.clone()));
+            Ok(mut watcher) => {
+                let mut sink = StatusSink::new(settings.name.clone(), statuses);
+                let (name, stop) = (format!("watch of {title}"), stop.clone());
+                self.tasks.spawn(name.clone(), async move { watcher.keep_running(&name, &mut sink, &stop).await });
             }
             Err(error) => error!(target: "kopfd::peering", error = error.chain(), "Cannot watch {title}."),
         }
@@ -255,15 +251,4 @@ async fn leave(object: &PeeringObject) {
         Err(_) => "the API server does not answer in time".to_owned(),
     };
     warn!(target: "kopfd::peering", "Couldn't remove self from {}: {failure}. The record expires by itself.", object.title());
-}
-
-/// Watches until the stop is requested, also after panics.
-async fn keep_watching(title: String, mut watcher: Watcher, mut sink: StatusSink, stop: Stop) {
-    while let Err(panic) = AssertUnwindSafe(watcher.run(&mut sink, &stop)).catch_unwind().await {
-        tasks::report_panic(&format!("watch of {title}"), &tasks::panic_text(&*panic));
-        tokio::select! {
-            () = stop.requested() => return,
-            () = tokio::time::sleep(RESTART_DELAY) => {}
-        }
-    }
 }

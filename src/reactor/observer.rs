@@ -27,7 +27,6 @@ use super::pausing::Follower;
 use super::precedence::Precedence;
 use super::revision::{Revision, Revisions};
 use super::status::ServedKinds;
-use super::watching::keep_watching;
 
 pub use declared::{Declared, Scope};
 pub use reviser::{Filled, Reviser};
@@ -322,7 +321,7 @@ impl<W: Effects + 'static> Observer<W> {
         match Watcher::new(self.client.clone(), resource, None) {
             Ok(mut watcher) => {
                 let stop = stop.child();
-                self.tasks.spawn(name.clone(), async move { keep_watching(name, &mut watcher, &mut sink, &stop).await });
+                self.tasks.spawn(name.clone(), async move { watcher.keep_running(&name, &mut sink, &stop).await });
             }
             Err(error) => error!(target: "kopfd::reactor", error = error.chain(), "Cannot observe the cluster."),
         }

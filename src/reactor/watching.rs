@@ -1,19 +1,14 @@
-//! Runs watches: after panics they restart, and while the operator is paused they are closed.
+//! Runs watches, which are closed while the operator is paused.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use tracing::debug;
 
 use super::kind::{Kind, KindSink};
-use crate::cluster::{self, Client, Sink, Watcher};
+use crate::cluster::{Client, Watcher};
 use crate::engines::effects::Effects;
 use crate::engines::pause::Pause;
-use crate::kit::{Backoff, Stop, tasks};
-
-/// The pauses before a watch restarts after panics.
-const RESTART_DELAYS: [Duration; 4] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20), Duration::from_mins(1)];
+use crate::kit::Stop;
 
 /// Watches until the stop is requested, except during pauses.
 pub(super) async fn watch_unless_paused<W: Effects + 'static>(
@@ -43,7 +38,7 @@ pub(super) async fn watch_unless_paused<W: Effects + 'static>(
         tokio::select! {
             biased;
             () = began(pause) => {}
-            () = keep_watching(name.clone(), watcher, sink, stop) => return,
+            () = watcher.keep_running(&name, sink, stop) => return,
         }
     }
 }
@@ -82,17 +77,4 @@ async fn sit_out<W: Effects + 'static>(pause: &Pause, sink: &mut KindSink<W>) ->
         sink.resumed();
     }
     is_told
-}
-
-/// Watches until the stop is requested. After a panic it restarts: without its watch a kind would get no more events.
-pub(super) async fn keep_watching(name: String, watcher: &mut Watcher, sink: &mut impl Sink, stop: &Stop) {
-    let mut pauses = Backoff::new(RESTART_DELAYS);
-    while let Err(panic) = AssertUnwindSafe(watcher.run(sink, stop)).catch_unwind().await {
-        tasks::report_panic(&name, &tasks::panic_text(&*panic));
-        sink.request_failed(&cluster::Error::Connection("the watch has failed because of a defect of the engine".into()));
-        tokio::select! {
-            () = stop.requested() => return,
-            () = tokio::time::sleep(pauses.next_or_last().unwrap_or_default()) => {}
-        }
-    }
 }

@@ -410,3 +410,88 @@ async fn on_request_everything_is_listed_anew_and_the_events_of_the_old_stream_a
     let requests = script.requests.lock().clone();
     assert!(requests[2].ends_with("?limit=500") && requests[3].contains("resourceVersion=7"), "{requests:?}");
 }
+
+/// A transcript that panics at some events instead of recording them.
+struct Fragile {
+    transcript: Transcript,
+    /// The event.
+    at: &'static str,
+    /// The number of panics that are left.
+    panics: usize,
+}
+
+impl Fragile {
+    fn at(at: &'static str, panics: usize) -> Self {
+        Self { transcript: Transcript::default(), at, panics }
+    }
+
+    /// Panics without the panic hook: the output of the tests stays readable.
+    fn panic(&mut self) {
+        self.panics -= 1;
+        std::panic::resume_unwind(Box::new("injected"));
+    }
+}
+
+impl Sink for Fragile {
+    async fn seen(&mut self, seen: Seen<'_>) {
+        if self.panics > 0 && format!("{:?} {}", seen.event_kind, seen.head.name()) == self.at {
+            self.panic();
+        }
+        self.transcript.seen(seen).await;
+    }
+
+    async fn listed(&mut self) {
+        self.transcript.listed().await;
+    }
+
+    fn request_failed(&mut self, error: &Error) {
+        self.transcript.request_failed(error);
+        if self.panics > 0 {
+            self.panic();
+        }
+    }
+}
+
+/// Keeps a watcher running for some virtual seconds. Returns the seconds after which the panics were logged, too.
+async fn run_fragile(seconds: u64, replies: Vec<Reply>, mut sink: Fragile) -> (Vec<String>, Vec<u64>) {
+    let mut replies = VecDeque::from(replies);
+    let script = Script::new(move |_| replied(replies.pop_front().unwrap_or(Stream(vec![Silence]))));
+    let mut watcher = Watcher::new(script.client().await, pods(), None).unwrap();
+    let (began, logged, stop) = (Instant::now(), Arc::new(Mutex::new(Vec::new())), Stop::new());
+    let collected = Arc::clone(&logged);
+    let _guard = crate::telemetry::listen(Level::ERROR, crate::kit::Clock::system(), move |line| {
+        assert_eq!((&line.fields["task"], &line.fields["panic"]), (&json!("watch of pods"), &json!("injected")));
+        collected.lock().push(began.elapsed().as_secs());
+    });
+    let lines = Arc::clone(&sink.transcript.lines);
+    let stopping = async {
+        sleep(Duration::from_secs(seconds)).await;
+        stop.request("enough");
+    };
+    tokio::join!(watcher.keep_running("watch of pods", &mut sink, &stop), stopping);
+    assert_eq!(began.elapsed().as_secs(), seconds, "a stop is not waited for");
+    let (lines, logged) = (lines.lock().clone(), logged.lock().clone());
+    (lines, logged)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_sink_is_logged_once_and_everything_is_listed_anew() {
+    let changes = || Stream(vec![line("MODIFIED", "a", 11), line("DELETED", "b", 12), Silence]);
+    let seen = |text: &str| text.split(", ").map(str::to_owned).collect::<Vec<_>>();
+    let replies = vec![page(10, "", &["a", "b"]), page(10, "", &["a", "b"]), changes()];
+    let in_list = run_fragile(30, replies, Fragile::at("Listed b", 1)).await;
+    assert_eq!(in_list, (seen("Listed a, trouble, Listed a, Listed b, listed, Modified a, Deleted b"), vec![0]));
+    let replies = || vec![page(10, "", &["a", "b"]), changes(), page(12, "", &["a"]), Stream(vec![line("ADDED", "c", 13), Silence])];
+    let in_change = run_fragile(30, replies(), Fragile::at("Modified a", 1)).await;
+    assert_eq!(in_change, (seen("Listed a, Listed b, listed, trouble, Listed a, Deleted b, listed, Added c"), vec![0]));
+    let in_deletion = run_fragile(30, replies(), Fragile::at("Deleted b", 1)).await;
+    assert_eq!(in_deletion, (seen("Listed a, Listed b, listed, Modified a, trouble, Listed a, Deleted b, listed, Added c"), vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_panics_again_and_again_is_tried_after_longer_pauses_until_the_stop() {
+    let replies = (0..9).map(|_| page(10, "", &["a"])).collect();
+    let (seen, logged) = run_fragile(160, replies, Fragile::at("Listed a", usize::MAX)).await;
+    assert_eq!(seen, ["trouble"; 6]);
+    assert_eq!(logged, [0, 1, 6, 26, 86, 146]);
+}
