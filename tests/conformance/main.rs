@@ -2,7 +2,7 @@
 //!
 //! For programs that list tests, it is one test called `golden_cases`.
 //!
-//! `KOPFD_VECTORS=<directory>` runs the files of that directory that have a runner here, instead of the files in `vectors`.
+//! `KOPFD_VECTORS=<directory>` runs the files of that directory instead of the files in `vectors`. Each must have a runner here.
 
 #![expect(clippy::print_stdout, reason = "this test is its own harness, and says what it found")]
 
@@ -28,14 +28,17 @@ mod resource_selectors;
 mod scenarios;
 mod selecting;
 mod selectors;
+mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::Value;
 
+use suite::{Allowed, Outcome, Runner, Suite};
+
 /// Cases that differ from kopf because its behaviour is a defect: the file, the case, and the reason.
-const ALLOWED: &[(&str, &str, &str)] = &[
+const ALLOWED: &[Allowed] = &[
     (
         "admission-reviews",
         "validate: an unknown id calls nothing and is allowed",
@@ -60,9 +63,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 /// Files that are read by other runners.
 const INPUTS: &[&str] = &["selectors-cluster"];
 
-/// Runs one case of a file. The error contains the expected and the actual value.
-type Runner = Box<dyn Fn(&Value) -> Result<(), String>>;
-
 fn runner(name: &str, directory: &Path) -> Option<Runner> {
     let run: fn(&Value) -> Result<(), String> = match name {
         "admission-reviews" => admission_reviews::run,
@@ -81,19 +81,12 @@ fn runner(name: &str, directory: &Path) -> Option<Runner> {
         "resource-selectors" => resource_selectors::run,
         "scenarios" => scenarios::run,
         "selectors" => {
-            let cluster = read(&directory.join("selectors-cluster.json"));
-            return Some(Box::new(move |case| selectors::run(case, &cluster)));
+            let cluster = suite::read(&directory.join("selectors-cluster.json"));
+            return Some(Box::new(move |case| selectors::run(case, cluster.as_ref().map_err(Clone::clone)?)));
         }
         _ => return None,
     };
     Some(Box::new(run))
-}
-
-#[derive(Default)]
-struct Totals {
-    passed: usize,
-    failed: usize,
-    allowed: usize,
 }
 
 fn main() -> ExitCode {
@@ -109,79 +102,19 @@ fn main() -> ExitCode {
 }
 
 fn run_all() -> ExitCode {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors");
-    let directory = std::env::var_os("KOPFD_VECTORS").map_or_else(beside, PathBuf::from);
-    let files = files(&directory);
+    let given = std::env::var_os("KOPFD_VECTORS").map(PathBuf::from);
+    let has_all_allowed = given.is_none();
+    let directory = given.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/vectors"));
     // A panic is a failure of the case: its message is shown with the case.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut totals = Totals::default();
-    for file in files {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        match runner(&name, &directory) {
-            Some(runner) => run_file(&name, &file, &runner, &mut totals),
-            None if INPUTS.contains(&name.as_str()) => {}
-            None => println!("{name}.json: no runner"),
-        }
-    }
-    let mut embedded = Totals::default();
+    let print = &mut |line: String| println!("{line}");
+    let suite = Suite { runner: &|name| runner(name, &directory), inputs: INPUTS, allowed: ALLOWED, has_all_allowed };
+    let mut outcome = Outcome { files: suite.run(&directory, print), ..Outcome::default() };
     let scenarios = directory.join("scenarios.json");
     if scenarios.exists() {
         let runner: Runner = Box::new(scenarios::run_embedded);
-        run_file("scenarios on the embedded server, scenarios", &scenarios, &runner, &mut embedded);
+        outcome.embedded = suite::run_again("scenarios on the embedded server, scenarios", &scenarios, &runner, print);
     }
-    let Totals { passed, failed, allowed } = totals;
-    let is_empty = passed + failed + allowed == 0;
-    if is_empty {
-        println!("there are no cases in {}: KOPFD_VECTORS must name a directory with files of cases", directory.display());
-    }
-    let verdict = if failed == 0 && !is_empty { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; {allowed} ignored; 0 measured; 0 filtered out");
-    println!("conformance: {passed} of {} cases pass", passed + failed + allowed);
-    if failed + embedded.failed == 0 && !is_empty { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries =
-        std::fs::read_dir(directory).unwrap_or_else(|error| panic!("cannot read the directory \"{}\": {error}", directory.display()));
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json")).collect();
-    files.sort();
-    files
-}
-
-fn read(file: &Path) -> Value {
-    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{} is no JSON: {error}", file.display()))
-}
-
-fn run_file(name: &str, file: &Path, runner: &Runner, totals: &mut Totals) {
-    let cases = read(file);
-    let cases = cases.as_array().map_or(&[][..], Vec::as_slice);
-    let mut passed = 0;
-    let mut failures = Vec::new();
-    for case in cases {
-        let title = case["name"].as_str().map_or_else(|| case["input"].to_string(), str::to_owned);
-        let allowed = ALLOWED.iter().find(|(file, case, _)| *file == name && *case == title);
-        match (run_case(case, runner), allowed) {
-            (Ok(()), _) => passed += 1,
-            (Err(_), Some((_, _, reason))) => {
-                totals.allowed += 1;
-                failures.push(format!("  differs: {title}\n    because {reason}"));
-            }
-            (Err(reason), None) => {
-                totals.failed += 1;
-                failures.push(format!("  FAILED: {title}\n    {}", reason.replace('\n', "\n    ")));
-            }
-        }
-    }
-    totals.passed += passed;
-    println!("{name}.json: {passed} of {} pass", cases.len());
-    for failure in failures {
-        println!("{failure}");
-    }
-}
-
-fn run_case(case: &Value, runner: &Runner) -> Result<(), String> {
-    let run = std::panic::AssertUnwindSafe(|| runner(case));
-    std::panic::catch_unwind(run).unwrap_or_else(|panic| Err(format!("panicked: {}", kopfd::kit::tasks::panic_text(&*panic))))
+    println!("{}", outcome.summary());
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
