@@ -116,7 +116,7 @@ pub trait Login: Send + Sync {
 }
 
 /// Concurrent calls, each on its own connection. More calls would only wait in the server.
-pub(super) const IN_FLIGHT: usize = 64;
+pub const IN_FLIGHT: usize = 64;
 
 /// Number of idle connections kept: as many as there are requests in flight, since a new connection costs more than several calls.
 const IDLE_CONNECTIONS: usize = IN_FLIGHT;
