@@ -3,7 +3,7 @@
 use kopfd::handling::Verdict;
 use serde_json::json;
 
-use super::world::{failure, patch, result, run};
+use super::world::{patch, result, run};
 
 #[test]
 fn closures_read_the_list_on_which_the_method_is_called() {
@@ -28,6 +28,9 @@ fn closures_read_the_list_on_which_the_method_is_called() {
         ("l.map(|x| l.filter(|y| y > x).len() + l.len())", json!([3, 5, 4])),
         ("l.map(|x| l.map(|y| l.index_of(|z| z == y && l[0] == 3)))[0]", json!([0, 1, 2])),
         ("filter(l, |x| x != l[0])", json!([1, 2])),
+        ("l.group_by(|x| x >= l[0])", json!({"false": [1, 2], "true": [3]})),
+        ("l.unique_by(|x| x > l[1])", json!([3, 1])),
+        ("l.sorted_by(|x| if l[0] == 3 { -x } else { x })", json!([3, 2, 1])),
     ] {
         assert_eq!(result(&format!("let l = [3, 1, 2]; return {expression};")), expected, "{expression}");
         assert_eq!(result(&format!("let l = [3, 1, 2]; let f = || {expression}; return f.call();")), expected, "{expression}");
@@ -146,5 +149,10 @@ fn changes_that_contradict_each_other_are_errors_with_their_place() {
 #[test]
 fn a_variable_used_by_its_own_method_is_reported_as_in_use() {
     let text = "fn keep(f) { this.retain(f) } let l = [1, 2]; l.keep(|x| x > l[0]); return l;";
-    assert_eq!(failure(text), "a variable is in use by the method that calls this closure: give the closure a copy, made before the call");
+    let Verdict::Failed { text: error, trace, .. } = run(text).verdict else { panic!("{text}") };
+    assert_eq!(error, "a variable is in use by the method that calls this closure: give the closure a copy, made before the call");
+    let lines: Vec<&str> = trace.as_deref().unwrap_or_default().lines().map(str::trim).collect();
+    assert_eq!(lines, ["--> keep (operator.yaml)", "called from inline (operator.yaml:10:56)"]);
+    let text = "fn keep(f) { this.retain(f) } let l = [1, 2]; let first = l[0]; l.keep(|x| x > first); return l;";
+    assert_eq!(result(text), json!([2]));
 }

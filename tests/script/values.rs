@@ -104,6 +104,26 @@ fn owner_references_have_the_flags_of_the_options() {
 }
 
 #[test]
+fn the_two_names_of_one_option_exclude_each_other() {
+    for (first, second) in [("true", "true"), ("true", "false"), ("()", "()")] {
+        let text = format!("append_owner(#{{kind: \"A\"}}, #{{blockOwnerDeletion: {first}, block_owner_deletion: {second}}})");
+        let error = failure(&format!("return {text};"));
+        assert_eq!(error, "`blockOwnerDeletion` and `block_owner_deletion` of `append_owner` are one option", "{text}");
+    }
+}
+
+#[test]
+fn an_owner_without_a_uid_adopts_objects_that_have_no_other_owner() {
+    let owner = "let owner = #{apiVersion: \"v1\", kind: \"X\", metadata: #{name: \"x\"}};";
+    let adopted = result(&format!("{owner} return adopt(#{{kind: \"A\"}}, #{{owner: owner}}).metadata;"));
+    let reference = json!({"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "blockOwnerDeletion": true});
+    assert_eq!(adopted, json!({"generateName": "x-", "namespace": null, "labels": {}, "ownerReferences": [reference]}));
+    for call in ["adopt(o, #{owner: owner})", "append_owner(o, #{owner: owner})", "remove_owner(o, #{owner: owner})"] {
+        assert_eq!(failure(&format!("{owner} let o = adopt(#{{kind: \"A\"}}); return {call};")), "the owner has no uid", "{call}");
+    }
+}
+
+#[test]
 fn objects_cannot_be_changed() {
     // Through another variable, so that the check does not refuse it.
     for text in ["o.size = 4;", "let b = body; b.spec.size = 4;", "o.list[0] = 4;", "o.fresh = 1;", "o.nested.deep.leaf = false;"] {
