@@ -1,10 +1,13 @@
 //! Servers of databases from the packages of the system, for tests: in a directory of their own, on a port of the loopback interface.
 
 use std::fs;
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The password of the administrator.
@@ -12,6 +15,9 @@ pub(crate) const PASSWORD: &str = "admin-s3cret";
 
 /// How long a server may take to start.
 const START: Duration = Duration::from_mins(1);
+
+/// How long any other program may run.
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// What to install if a program is missing.
 const PACKAGES: &str = "apt-get install postgresql mariadb-server openssl";
@@ -74,7 +80,7 @@ impl Server {
                     Err(error) => failed = error,
                 }
             }
-            std::thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
         }
         let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(20).collect();
@@ -116,7 +122,7 @@ impl Server {
                 client
             }
         };
-        let output = client.output().unwrap_or_else(|error| panic!("the client cannot be started: {error}: {PACKAGES}"));
+        let output = output(&mut client);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
@@ -246,7 +252,40 @@ fn mariadb(account: &Account, directory: &Path, data: &Path, port: u16) -> Comma
 
 /// Runs a program, and returns what it prints.
 fn printed(program: &mut Command) -> String {
-    let output = program.output().unwrap_or_else(|error| panic!("{program:?}: {error}: {PACKAGES}"));
+    let output = output(program);
     assert!(output.status.success(), "{program:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a program to its end. Like `Command::output`, but with a time limit.
+fn output(program: &mut Command) -> Output {
+    let started = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.unwrap_or_else(|error| panic!("{program:?}: {error}: {PACKAGES}"));
+    let (stdout, stderr) = (read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap()));
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() >= LIMIT {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{program:?} is killed: it has run for {LIMIT:?}");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let text = |pipe: Receiver<Vec<u8>>| pipe.recv_timeout(LIMIT).unwrap_or_else(|error| panic!("the output of {program:?}: {error}"));
+    Output { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// Reads a pipe, and sends its whole text at the end.
+fn read(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        pipe.read_to_end(&mut text).unwrap();
+        // Nobody waits for it after the limit.
+        let _ = sender.send(text);
+    });
+    receiver
 }

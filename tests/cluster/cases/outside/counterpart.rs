@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Process, TIMEOUT, TestContext, eventually, free_port};
+use crate::harness::{Process, TIMEOUT, TestContext, child, eventually, free_port};
 
 /// A running server. It is killed when this is dropped.
 pub(super) struct Counterpart {
@@ -43,8 +43,8 @@ impl Counterpart {
         let database = context.directory().join("zones.db");
         let made = "import sqlite3, sys; sqlite3.connect(sys.argv[2]).executescript(open(sys.argv[1]).read())";
         let schema = root.join("usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql");
-        let status = Command::new("python3").args(["-c", made]).arg(schema).arg(&database).status().expect("python3 is there");
-        assert!(status.success(), "the database can be made");
+        let made = child::output(Command::new("python3").args(["-c", made]).arg(schema).arg(&database));
+        assert!(made.status.success(), "the database cannot be made: {}", String::from_utf8_lossy(&made.stderr));
         let (port, dns) = (free_port(), free_port());
         let mut command = Command::new(root.join("usr/sbin/pdns_server"));
         command.env("LD_LIBRARY_PATH", &libraries);
