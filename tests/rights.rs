@@ -9,7 +9,7 @@ use kopfd::apiserver::server::socket::Service;
 use kopfd::apiserver::{ApiServer, Settings, bootstrap};
 use kopfd::cluster::in_process::InProcess;
 use kopfd::cluster::{Client, Networking, Watching};
-use kopfd::handling::rights::{Layout, Place, Right, Rights, rights};
+use kopfd::handling::rights::{GrantScope, Layout, Right, Rights, rights};
 use kopfd::kit::Clock;
 use kopfd::manifest::rights::roles::{self, Account};
 use kopfd::manifest::rights::{Circumstances, needs};
@@ -59,20 +59,20 @@ fn rules(spec: &str, script: &str, served: Option<&[&str]>) -> Vec<String> {
     let loaded = written(folder.path(), spec, script);
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     let rules = kopfd::handling::rights::rules(&derived(&loaded.operators[0], served));
-    let line = |place: &Place, rule: &kopfd::handling::rights::Rule| {
-        let place = match place {
-            Place::Cluster => String::new(),
-            Place::Namespace(name) => format!("{name}: "),
+    let line = |scope: &GrantScope, rule: &kopfd::handling::rights::Rule| {
+        let scope = match scope {
+            GrantScope::Cluster => String::new(),
+            GrantScope::Namespace(name) => format!("{name}: "),
         };
         let names = if rule.names.is_empty() { String::new() } else { format!(" ({})", rule.names.join(",")) };
         format!(
-            "{place}{} {}{names}: {}",
+            "{scope}{} {}{names}: {}",
             if rule.group.is_empty() { "core" } else { &rule.group },
             rule.resources.join(","),
             rule.verbs.join(",")
         )
     };
-    rules.iter().flat_map(|(place, rules)| rules.iter().map(move |rule| line(place, rule))).collect()
+    rules.iter().flat_map(|(scope, rules)| rules.iter().map(move |rule| line(scope, rule))).collect()
 }
 
 const NO_SCAN: &str = "  settings: {scanning: {disabled: true}, peering: {standalone: true}}\n";

@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt as _};
 
 use crate::cluster::reviews::{self, Attributes, Rules};
 use crate::cluster::{Client, Error};
-use crate::handling::rights::{EVERY, Granted, Place, Right, Rights};
+use crate::handling::rights::{EVERY, GrantScope, Granted, Right, Rights};
 
 /// Limit of namespaces whose rules are asked for.
 const MAX_NAMESPACES: usize = 20;
@@ -76,9 +76,9 @@ async fn refused(client: &Client, rights: impl Iterator<Item = Right>) -> Result
 }
 
 fn namespace(right: &Right) -> Option<&str> {
-    match &right.place {
-        Place::Cluster => None,
-        Place::Namespace(name) => Some(name),
+    match &right.scope {
+        GrantScope::Cluster => None,
+        GrantScope::Namespace(name) => Some(name),
     }
 }
 

@@ -84,18 +84,18 @@ pub struct Layout {
 
 /// Where a right is granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum GrantScope {
     /// In the whole cluster.
     Cluster,
     /// In one namespace.
     Namespace(String),
 }
 
-/// One right: a verb on a resource, at a place.
+/// One right: a verb on a resource, in a scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     /// Where.
-    pub place: Place,
+    pub scope: GrantScope,
     /// The API group.
     pub group: String,
     /// The resource, maybe with a subresource.
@@ -141,11 +141,11 @@ pub type Rights = BTreeMap<Right, Purpose>;
 pub fn rights(needs: &[Need], layout: &Layout) -> Rights {
     let mut rights = Rights::new();
     for need in needs {
-        for place in places(&need.reach, layout) {
+        for scope in scopes(&need.reach, layout) {
             let names = need.names.iter().flatten().cloned().map(Some).chain(need.names.is_none().then_some(None));
             for name in names {
                 let Need { group, resource, verb, .. } = need.clone();
-                let purpose = rights.entry(Right { place: place.clone(), group, resource, verb, name }).or_insert(need.purpose);
+                let purpose = rights.entry(Right { scope: scope.clone(), group, resource, verb, name }).or_insert(need.purpose);
                 *purpose = need.purpose.min(*purpose);
             }
         }
@@ -155,12 +155,12 @@ pub fn rights(needs: &[Need], layout: &Layout) -> Rights {
     rights
 }
 
-fn places(reach: &Reach, layout: &Layout) -> Vec<Place> {
+fn scopes(reach: &Reach, layout: &Layout) -> Vec<GrantScope> {
     match (reach, &layout.served) {
-        (Reach::Everywhere, _) | (Reach::Served, None) => vec![Place::Cluster],
-        (Reach::Served, Some(served)) => served.iter().cloned().map(Place::Namespace).collect(),
-        (Reach::Home, _) => vec![Place::Namespace(layout.home.clone())],
-        (Reach::Namespace(name), _) => vec![Place::Namespace(name.clone())],
+        (Reach::Everywhere, _) | (Reach::Served, None) => vec![GrantScope::Cluster],
+        (Reach::Served, Some(served)) => served.iter().cloned().map(GrantScope::Namespace).collect(),
+        (Reach::Home, _) => vec![GrantScope::Namespace(layout.home.clone())],
+        (Reach::Namespace(name), _) => vec![GrantScope::Namespace(name.clone())],
     }
 }
 
@@ -177,7 +177,7 @@ fn is_resource(pattern: &str, resource: &str) -> bool {
 impl Right {
     /// Tells whether it includes another one.
     fn includes(&self, other: &Self) -> bool {
-        (self.place == Place::Cluster || self.place == other.place)
+        (self.scope == GrantScope::Cluster || self.scope == other.scope)
             && fits(&self.group, &other.group)
             && is_resource(&self.resource, &other.resource)
             && fits(&self.verb, &other.verb)
@@ -196,27 +196,27 @@ impl Granted {
     }
 }
 
-/// Returns the rules of the roles at each place that grant exactly these rights.
-pub fn rules(rights: &Rights) -> BTreeMap<Place, Vec<Rule>> {
+/// Returns the rules of the roles of each scope that grant exactly these rights.
+pub fn rules(rights: &Rights) -> BTreeMap<GrantScope, Vec<Rule>> {
     // Of one resource: the verbs on all objects, and the verbs on each name.
     let mut verbs: BTreeMap<_, BTreeSet<(usize, String)>> = BTreeMap::new();
     for (right, purpose) in rights {
-        let Right { place, group, resource, verb, name } = right.clone();
+        let Right { scope, group, resource, verb, name } = right.clone();
         let order = ORDER.iter().position(|known| *known == verb).unwrap_or(ORDER.len());
-        verbs.entry((place, *purpose, group, resource, name)).or_default().insert((order, verb));
+        verbs.entry((scope, *purpose, group, resource, name)).or_default().insert((order, verb));
     }
     let mut names: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
-    for ((place, purpose, group, resource, name), verbs) in verbs {
-        names.entry((place, purpose, group, resource, name.is_some(), verbs)).or_default().extend(name);
+    for ((scope, purpose, group, resource, name), verbs) in verbs {
+        names.entry((scope, purpose, group, resource, name.is_some(), verbs)).or_default().extend(name);
     }
     let mut resources: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for ((place, purpose, group, resource, _, verbs), names) in names {
-        resources.entry((place, purpose, group, names, verbs)).or_default().push(resource);
+    for ((scope, purpose, group, resource, _, verbs), names) in names {
+        resources.entry((scope, purpose, group, names, verbs)).or_default().push(resource);
     }
-    let mut rules: BTreeMap<Place, Vec<Rule>> = BTreeMap::new();
-    for ((place, purpose, group, names, verbs), resources) in resources {
+    let mut rules: BTreeMap<GrantScope, Vec<Rule>> = BTreeMap::new();
+    for ((scope, purpose, group, names, verbs), resources) in resources {
         let verbs = verbs.into_iter().map(|(_, verb)| verb).collect();
-        rules.entry(place).or_default().push(Rule { purpose, group, resources, names: names.into_iter().collect(), verbs });
+        rules.entry(scope).or_default().push(Rule { purpose, group, resources, names: names.into_iter().collect(), verbs });
     }
     for rules in rules.values_mut() {
         rules.sort_by(|one, other| key(one).cmp(&key(other)));
@@ -250,14 +250,14 @@ mod tests {
 
     fn shown(needs: &[Need], layout: &Layout) -> Vec<String> {
         let rules = rules(&rights(needs, layout));
-        let line = |place: &Place, rule: &Rule| {
-            let place = match place {
-                Place::Cluster => "everywhere",
-                Place::Namespace(name) => name,
+        let line = |scope: &GrantScope, rule: &Rule| {
+            let scope = match scope {
+                GrantScope::Cluster => "everywhere",
+                GrantScope::Namespace(name) => name,
             };
-            format!("{place}: {:?} {} {} {}", rule.group, rule.resources.join(","), rule.names.join(","), rule.verbs.join(","))
+            format!("{scope}: {:?} {} {} {}", rule.group, rule.resources.join(","), rule.names.join(","), rule.verbs.join(","))
         };
-        rules.iter().flat_map(|(place, rules)| rules.iter().map(move |rule| line(place, rule))).collect()
+        rules.iter().flat_map(|(scope, rules)| rules.iter().map(move |rule| line(scope, rule))).collect()
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
     fn a_granted_rule_is_read_as_the_api_server_reads_it() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let right = |resource: &str, name: Option<&str>| Right {
-            place: Place::Cluster,
+            scope: GrantScope::Cluster,
             group: "apps".into(),
             resource: resource.into(),
             verb: "patch".into(),

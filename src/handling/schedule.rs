@@ -152,7 +152,7 @@ mod tests {
     impl Run<'_> {
         /// Returns the seconds after the start at which attempts begin, each with the second of its tick and `+` if it is a repetition;
         /// and the runs that are given up, with a minus.
-        fn play(&self) -> Vec<String> {
+        fn simulate(&self) -> Vec<String> {
             let (schedule, start) = (schedule("* * * * *", self.catches_up), at(START));
             let mut elapsed = Duration::ZERO;
             let now = |elapsed: Duration| Now { elapsed, wall: start + elapsed };
@@ -190,37 +190,37 @@ mod tests {
 
     #[test]
     fn each_tick_is_run_from_the_first_one_after_the_start() {
-        assert_eq!(Run::default().play(), ["50:50", "110:110", "170:170", "230:230", "290:290"]);
+        assert_eq!(Run::default().simulate(), ["50:50", "110:110", "170:170", "230:230", "290:290"]);
     }
 
     #[test]
     fn ticks_during_a_run_are_skipped_or_caught_up_once() {
         let attempts = &[(130.0, None), (0.0, None)];
-        assert_eq!(Run { attempts, ..Run::default() }.play(), ["50:50", "230:230", "290:290"]);
-        assert_eq!(Run { attempts, catches_up: true, ..Run::default() }.play(), ["50:50", "180:170", "230:230", "290:290"]);
+        assert_eq!(Run { attempts, ..Run::default() }.simulate(), ["50:50", "230:230", "290:290"]);
+        assert_eq!(Run { attempts, catches_up: true, ..Run::default() }.simulate(), ["50:50", "180:170", "230:230", "290:290"]);
     }
 
     #[test]
     fn a_failed_attempt_is_repeated_until_the_next_tick() {
         let attempts = &[(0.0, Some(5.0)), (0.0, None)];
-        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.play(), ["50:50", "55:50+", "110:110"]);
+        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "55:50+", "110:110"]);
         let attempts = &[(0.0, Some(25.0))];
-        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.play(), ["50:50", "75:50+", "100:50+", "-50", "110:110"]);
+        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "75:50+", "100:50+", "-50", "110:110"]);
         let attempts = &[(0.0, Some(60.0)), (0.0, None)];
-        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.play(), ["50:50", "-50", "110:110"], "the tick precedes the retry");
+        assert_eq!(Run { attempts, until: 120.0, ..Run::default() }.simulate(), ["50:50", "-50", "110:110"], "the tick precedes the retry");
     }
 
     #[test]
     fn a_failed_attempt_that_has_missed_a_tick_is_repeated_or_replaced_by_its_run() {
         let attempts = &[(70.0, Some(10.0)), (0.0, None)];
-        assert_eq!(Run { attempts, until: 200.0, ..Run::default() }.play(), ["50:50", "130:50+", "170:170"]);
+        assert_eq!(Run { attempts, until: 200.0, ..Run::default() }.simulate(), ["50:50", "130:50+", "170:170"]);
         let caught_up = Run { attempts, catches_up: true, until: 200.0, ..Run::default() };
-        assert_eq!(caught_up.play(), ["50:50", "-50", "120:110", "170:170"]);
+        assert_eq!(caught_up.simulate(), ["50:50", "-50", "120:110", "170:170"]);
     }
 
     #[test]
     fn ticks_missed_by_the_process_are_caught_up_by_one_run_for_the_last_one() {
-        let after = |done: &'static str, catches_up| Run { done_until: Some(done), catches_up, until: 60.0, ..Run::default() }.play();
+        let after = |done: &'static str, catches_up| Run { done_until: Some(done), catches_up, until: 60.0, ..Run::default() }.simulate();
         assert_eq!(after("2019-12-31T23:50:00Z", true), ["0:-10", "50:50"]);
         assert_eq!(after("2019-12-31T23:50:00Z", false), ["50:50"]);
         assert_eq!(after("2020-01-01T00:00:00Z", true), ["50:50"], "the last tick was run");

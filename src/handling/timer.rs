@@ -224,7 +224,7 @@ mod tests {
         }
 
         /// Returns the seconds at which attempts are made, followed by `end` if the timer ends.
-        fn play(&self) -> Vec<String> {
+        fn simulate(&self) -> Vec<String> {
             let (start, until): (Timestamp, _) = (self.start.parse().unwrap(), Duration::from_secs_f64(self.until));
             let changes = seconds(self.changes);
             let mut elapsed = Duration::ZERO;
@@ -259,12 +259,12 @@ mod tests {
 
     #[test]
     fn the_first_call_is_immediate_and_pauses_count_from_its_end() {
-        assert_eq!(Run { attempts: &[(0.5, None)], until: 8.0, ..Run::of(interval(3.0, false)) }.play(), ["0", "3.5", "7"]);
+        assert_eq!(Run { attempts: &[(0.5, None)], until: 8.0, ..Run::of(interval(3.0, false)) }.simulate(), ["0", "3.5", "7"]);
     }
 
     #[test]
     fn a_sharp_timer_skips_the_points_that_pass_during_a_call() {
-        let sharp = |taken: f64| Run { attempts: &[(taken, None)], until: 2.0, ..Run::of(interval(0.5, true)) }.play();
+        let sharp = |taken: f64| Run { attempts: &[(taken, None)], until: 2.0, ..Run::of(interval(0.5, true)) }.simulate();
         assert_eq!(sharp(0.25), ["0", "0.5", "1", "1.5", "2"]);
         assert_eq!(sharp(0.75), ["0", "1", "2"]);
         assert_eq!(sharp(0.5), ["0", "1", "2"], "after an exact multiple, a whole interval is waited for");
@@ -273,49 +273,53 @@ mod tests {
     #[test]
     fn a_retry_replaces_the_interval_and_the_grid_begins_with_the_last_attempt() {
         let attempts = &[(0.0, Some(2.0)), (0.5, Some(0.0)), (0.0, None)];
-        assert_eq!(Run { attempts, until: 6.0, ..Run::of(interval(3.0, true)) }.play(), ["0", "2", "2.5", "5.5"]);
+        assert_eq!(Run { attempts, until: 6.0, ..Run::of(interval(3.0, true)) }.simulate(), ["0", "2", "2.5", "5.5"]);
     }
 
     #[test]
     fn a_timer_without_a_rhythm_runs_once_and_is_retried() {
         let once = || Schedule { rhythm: Rhythm::Once, idle: None };
-        assert_eq!(Run::of(once()).play(), ["0", "end"]);
-        assert_eq!(Run { attempts: &[(0.0, Some(1.0)), (0.0, None)], ..Run::of(once()) }.play(), ["0", "1", "end"]);
+        assert_eq!(Run::of(once()).simulate(), ["0", "end"]);
+        assert_eq!(Run { attempts: &[(0.0, Some(1.0)), (0.0, None)], ..Run::of(once()) }.simulate(), ["0", "1", "end"]);
     }
 
     #[test]
     fn an_interval_of_zero_lets_other_tasks_run() {
-        assert_eq!(Run { until: 0.002, ..Run::of(interval(0.0, false)) }.play(), ["0", "0.001", "0.002"]);
+        assert_eq!(Run { until: 0.002, ..Run::of(interval(0.0, false)) }.simulate(), ["0", "0.001", "0.002"]);
     }
 
     #[test]
     fn the_object_must_be_idle_before_each_attempt() {
         let idle = || Schedule { idle: Some(ms(2000)), ..interval(1.0, false) };
-        assert_eq!(Run { until: 4.5, ..Run::of(idle()) }.play(), ["2", "3", "4"]);
-        assert_eq!(Run { changes: &[1.5, 3.2], until: 7.0, ..Run::of(idle()) }.play(), ["5.2", "6.2"], "the wait moves with the changes");
+        assert_eq!(Run { until: 4.5, ..Run::of(idle()) }.simulate(), ["2", "3", "4"]);
+        assert_eq!(
+            Run { changes: &[1.5, 3.2], until: 7.0, ..Run::of(idle()) }.simulate(),
+            ["5.2", "6.2"],
+            "the wait moves with the changes"
+        );
         let retried = Run { attempts: &[(0.0, Some(0.5)), (0.0, None)], changes: &[2.25], until: 5.0, ..Run::of(idle()) };
-        assert_eq!(retried.play(), ["2", "4.25"], "before a retry, too");
+        assert_eq!(retried.simulate(), ["2", "4.25"], "before a retry, too");
     }
 
     #[test]
     fn an_idle_timer_without_an_interval_is_called_after_each_change() {
         let idle = |seconds: u64| Schedule { rhythm: Rhythm::Once, idle: Some(Duration::from_secs(seconds)) };
-        assert_eq!(Run { changes: &[5.0, 6.0, 20.0], until: 60.0, ..Run::of(idle(3)) }.play(), ["3", "9", "23"]);
+        assert_eq!(Run { changes: &[5.0, 6.0, 20.0], until: 60.0, ..Run::of(idle(3)) }.simulate(), ["3", "9", "23"]);
         let during = Run { attempts: &[(4.0, None)], changes: &[5.0], until: 60.0, ..Run::of(idle(3)) };
-        assert_eq!(during.play(), ["3", "8"], "a change during the call counts");
-        assert_eq!(Run { changes: &[5.0], ..Run::of(idle(0)) }.play(), ["0", "5"]);
+        assert_eq!(during.simulate(), ["3", "8"], "a change during the call counts");
+        assert_eq!(Run { changes: &[5.0], ..Run::of(idle(0)) }.simulate(), ["0", "5"]);
     }
 
     #[test]
     fn a_cron_timer_runs_at_its_first_tick_and_skips_those_it_misses() {
         let minutely = || Schedule { rhythm: Rhythm::Cron(Box::new(cron("* * * * *", "UTC"))), idle: None };
         let run = || Run { start: "2020-01-01T00:00:10Z", until: 300.0, ..Run::of(minutely()) };
-        assert_eq!(run().play(), ["50", "110", "170", "230", "290"]);
-        assert_eq!(Run { attempts: &[(70.0, None), (0.0, None)], ..run() }.play(), ["50", "170", "230", "290"]);
-        assert_eq!(Run { attempts: &[(0.0, Some(5.0)), (0.0, None)], ..run() }.play()[..3], ["50", "55", "110"]);
-        assert_eq!(Run { attempts: &[(0.0, Some(90.0)), (0.0, None)], ..run() }.play()[..3], ["50", "140", "170"]);
+        assert_eq!(run().simulate(), ["50", "110", "170", "230", "290"]);
+        assert_eq!(Run { attempts: &[(70.0, None), (0.0, None)], ..run() }.simulate(), ["50", "170", "230", "290"]);
+        assert_eq!(Run { attempts: &[(0.0, Some(5.0)), (0.0, None)], ..run() }.simulate()[..3], ["50", "55", "110"]);
+        assert_eq!(Run { attempts: &[(0.0, Some(90.0)), (0.0, None)], ..run() }.simulate()[..3], ["50", "140", "170"]);
         let at_a_tick = Run { start: START, until: 130.0, ..Run::of(minutely()) };
-        assert_eq!(at_a_tick.play(), ["60", "120"], "the tick of the start itself has passed");
+        assert_eq!(at_a_tick.simulate(), ["60", "120"], "the tick of the start itself has passed");
     }
 
     #[test]

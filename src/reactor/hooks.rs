@@ -38,8 +38,8 @@ pub enum HooksError {
     Server(#[from] HookServerError),
 }
 
-/// The place of an operator's hooks, until it is closed or dropped.
-pub(super) enum Place {
+/// The registration of an operator's hooks, until it is closed or dropped.
+pub(super) enum HookRegistration {
     /// On a listener of the settings.
     Own(Serving),
     /// Among those of the process.
@@ -49,8 +49,8 @@ pub(super) enum Place {
     },
 }
 
-impl Place {
-    /// Leaves the place. The requests that have begun are answered.
+impl HookRegistration {
+    /// Ends the registration. The requests that have begun are answered.
     pub(super) async fn close(self) {
         if let Self::Own(serving) = self {
             serving.close().await;
@@ -74,16 +74,16 @@ impl HookReach {
         settings: &Settings,
         shared: &Hooks,
         has_hooks: bool,
-    ) -> Result<Place, HooksError> {
+    ) -> Result<HookRegistration, HooksError> {
         match (self, &settings.hooks.server) {
             (Self::Network { servers, .. }, Some(server)) => {
                 let operator = Arc::clone(answerer.operator());
                 let serving = servers.open(server, answerer).await?;
                 shared.settle(&operator);
-                Ok(Place::Own(serving))
+                Ok(HookRegistration::Own(serving))
             }
             (Self::Network { has_endpoints: false, .. }, None) if has_hooks => Err(HooksError::NoListener),
-            _ => Ok(Place::Shared { _listed: shared.add(answerer) }),
+            _ => Ok(HookRegistration::Shared { _listed: shared.add(answerer) }),
         }
     }
 }

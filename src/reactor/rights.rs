@@ -11,7 +11,7 @@ use crate::cluster::object_client::ObjectClient;
 use crate::cluster::selection::Selection;
 use crate::cluster::{self, Client};
 use crate::engines::rights::{Comparison, compare};
-use crate::handling::rights::{Layout, Need, Place, Purpose, Rights, rights, rules};
+use crate::handling::rights::{GrantScope, Layout, Need, Purpose, Rights, rights, rules};
 use crate::manifest::rights::roles::rules_text;
 use crate::manifest::rights::{self as needed, Circumstances, Needs};
 use crate::manifest::{Operator, known_kinds};
@@ -117,10 +117,10 @@ pub fn report(operator: &str, missing: &Rights) -> String {
 /// Returns rights as rules, under the roles to which they belong. Each role begins with a new line.
 pub fn roles(rights: &Rights) -> String {
     let mut text = String::new();
-    for (place, rules) in rules(rights) {
-        let _ = match place {
-            Place::Cluster => write!(text, "\nin a ClusterRole:\n"),
-            Place::Namespace(namespace) => write!(text, "\nin a Role of the namespace {namespace}:\n"),
+    for (scope, rules) in rules(rights) {
+        let _ = match scope {
+            GrantScope::Cluster => write!(text, "\nin a ClusterRole:\n"),
+            GrantScope::Namespace(namespace) => write!(text, "\nin a Role of the namespace {namespace}:\n"),
         };
         text.push_str(rules_text(&rules).trim_end());
     }

@@ -2,7 +2,7 @@
 
 mod faults;
 mod fresh_indexes;
-mod life;
+mod lifecycle;
 mod objects;
 mod observed;
 mod outside;

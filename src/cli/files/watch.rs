@@ -103,8 +103,8 @@ impl Watch {
     }
 
     fn watch_all(&mut self) {
-        let places: Vec<Place> = self.directories.iter().map(|path| Place::of(path)).collect();
-        let files: Vec<Place> = self.files.iter().map(|path| Place::of(path)).collect();
+        let places: Vec<ResolvedPath> = self.directories.iter().map(|path| ResolvedPath::of(path)).collect();
+        let files: Vec<ResolvedPath> = self.files.iter().map(|path| ResolvedPath::of(path)).collect();
         let ways: BTreeSet<PathBuf> = places.iter().chain(&files).flat_map(|place| place.way.clone()).collect();
         let directories: BTreeSet<PathBuf> = places.into_iter().flat_map(|place| place.names).collect();
         let above = |path: &PathBuf| path.parent().map(Path::to_owned);
@@ -223,14 +223,14 @@ fn log_error(problem: &notify::Error) {
 }
 
 /// Where a path leads.
-struct Place {
+struct ResolvedPath {
     /// The path, and what it is called without each of the links on the way.
     names: Vec<PathBuf>,
     /// The directories and links on the way, and the path itself.
     way: BTreeSet<PathBuf>,
 }
 
-impl Place {
+impl ResolvedPath {
     fn of(path: &Path) -> Self {
         let mut place = Self { names: Vec::new(), way: BTreeSet::new() };
         let mut next = std::path::absolute(path).ok();
@@ -360,18 +360,18 @@ mod tests {
     }
 
     #[test]
-    fn a_place_has_all_its_names_and_all_links_on_the_way() {
+    fn a_resolved_path_has_all_its_names_and_all_links_on_the_way() {
         let folder = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(folder.path()).unwrap();
         std::fs::create_dir_all(root.join("releases/1/app")).unwrap();
         std::os::unix::fs::symlink("../releases/1", root.join("releases/latest")).unwrap();
         std::os::unix::fs::symlink("releases/latest", root.join("current")).unwrap();
-        let place = Place::of(&root.join("current/app"));
+        let place = ResolvedPath::of(&root.join("current/app"));
         assert_eq!(place.names, ["current/app", "releases/latest/app", "releases/1/app"].map(|name| root.join(name)));
         for name in ["current", "current/app", "releases", "releases/latest", "releases/latest/app", "releases/1", "releases/1/app"] {
             assert!(place.way.contains(&root.join(name)), "{name}: {:?}", place.way);
         }
         std::os::unix::fs::symlink("circle", root.join("circle")).unwrap();
-        assert_eq!(Place::of(&root.join("circle")).names.len(), MAX_LINKS + 1);
+        assert_eq!(ResolvedPath::of(&root.join("circle")).names.len(), MAX_LINKS + 1);
     }
 }

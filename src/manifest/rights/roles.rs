@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::handling::rights::{Place, Purpose, Rights, Rule, rules};
+use crate::handling::rights::{GrantScope, Purpose, Rights, Rule, rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -18,24 +18,24 @@ pub struct Account {
     pub namespace: String,
 }
 
-/// Returns the account, and a role with its binding for each place.
+/// Returns the account, and a role with its binding for each scope.
 pub fn objects(account: &Account, rights: &Rights) -> Vec<Value> {
     let roles = rules(rights);
-    let of_place = |(place, rules): (&Place, &Vec<Rule>)| [role(account, place, rules), binding(account, place)];
-    std::iter::once(service_account(account)).chain(roles.iter().flat_map(of_place)).collect()
+    let of_scope = |(scope, rules): (&GrantScope, &Vec<Rule>)| [role(account, scope, rules), binding(account, scope)];
+    std::iter::once(service_account(account)).chain(roles.iter().flat_map(of_scope)).collect()
 }
 
 /// Returns the same as YAML documents, in which each group of rules has a remark.
 pub fn yaml(account: &Account, rights: &Rights) -> String {
-    let roles: BTreeMap<Place, Vec<Rule>> = rules(rights);
+    let roles: BTreeMap<GrantScope, Vec<Rule>> = rules(rights);
     let mut text = String::new();
     document(&mut text, &service_account(account));
-    for (place, rules) in &roles {
-        let mut head = role(account, place, rules);
+    for (scope, rules) in &roles {
+        let mut head = role(account, scope, rules);
         head.as_object_mut().map(|head| head.remove("rules"));
         document(&mut text, &head);
         text.push_str(&rules_text(rules));
-        document(&mut text, &binding(account, place));
+        document(&mut text, &binding(account, scope));
     }
     text
 }
@@ -82,9 +82,9 @@ fn service_account(account: &Account) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account.name, "namespace": account.namespace}})
 }
 
-fn role(account: &Account, place: &Place, rules: &[Rule]) -> Value {
+fn role(account: &Account, scope: &GrantScope, rules: &[Rule]) -> Value {
     let rules: Vec<Value> = rules.iter().map(rule).collect();
-    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind(place), "metadata": metadata(account, place), "rules": rules})
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind(scope), "metadata": metadata(account, scope), "rules": rules})
 }
 
 fn rule(rule: &Rule) -> Value {
@@ -95,24 +95,24 @@ fn rule(rule: &Rule) -> Value {
     object
 }
 
-fn binding(account: &Account, place: &Place) -> Value {
+fn binding(account: &Account, scope: &GrantScope) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1"),
-        "kind": format!("{}Binding", kind(place)),
-        "metadata": metadata(account, place),
-        "roleRef": {"apiGroup": GROUP, "kind": kind(place), "name": account.name},
+        "kind": format!("{}Binding", kind(scope)),
+        "metadata": metadata(account, scope),
+        "roleRef": {"apiGroup": GROUP, "kind": kind(scope), "name": account.name},
         "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
     })
 }
 
-fn kind(place: &Place) -> &'static str {
-    if *place == Place::Cluster { "ClusterRole" } else { "Role" }
+fn kind(scope: &GrantScope) -> &'static str {
+    if *scope == GrantScope::Cluster { "ClusterRole" } else { "Role" }
 }
 
-fn metadata(account: &Account, place: &Place) -> Value {
-    match place {
-        Place::Cluster => json!({"name": account.name}),
-        Place::Namespace(namespace) => json!({"name": account.name, "namespace": namespace}),
+fn metadata(account: &Account, scope: &GrantScope) -> Value {
+    match scope {
+        GrantScope::Cluster => json!({"name": account.name}),
+        GrantScope::Namespace(namespace) => json!({"name": account.name, "namespace": namespace}),
     }
 }
 

@@ -114,13 +114,13 @@ enum Asked {
         /// The verb that the API server checks.
         verb: &'static str,
         /// The object.
-        object: Place,
+        object: PathParts,
     },
 }
 
 /// The parts of a path.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Place {
+struct PathParts {
     group: String,
     version: String,
     namespace: Option<String>,
@@ -171,7 +171,7 @@ impl Asked {
             (_, None) => "deletecollection",
         };
         let owned = |text: &&str| (*text).to_owned();
-        let object = Place {
+        let object = PathParts {
             group: group.to_owned(),
             version: version.to_owned(),
             namespace: namespace.as_ref().map(owned),
@@ -198,7 +198,7 @@ mod tests {
     fn shown(method: &'static str, path: &str) -> String {
         match Asked::read(method, path) {
             Ok(Asked::Public) => "public".to_owned(),
-            Ok(Asked::Object { verb, object: Place { group, version, namespace, plural, name, subresource } }) => {
+            Ok(Asked::Object { verb, object: PathParts { group, version, namespace, plural, name, subresource } }) => {
                 let or = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
                 format!("{verb} {group:?} {version} {} {plural} {} {}", or(namespace), or(name), or(subresource))
             }
