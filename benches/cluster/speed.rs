@@ -12,8 +12,8 @@ use super::support::process::Program;
 use super::support::ratios::{Ratios, count, rounds};
 use super::support::table::{median, megabytes, milliseconds, print, quantile, row, verdict};
 
-/// Objects at a steady pace, for the times of single ones.
-const STEADY: usize = 400;
+/// Objects at a steady pace, for the times of single ones. The slowest hundredth of few would tell more of the machine than of an engine.
+const STEADY: usize = 2_000;
 
 /// Turns that an engine takes with them.
 const TURNS: usize = 10;
@@ -41,19 +41,52 @@ const REST: Duration = Duration::from_secs(20);
 struct Figures {
     steady_cpu: f64,
     burst_cpu: f64,
-    half: f64,
-    most: f64,
     burst: f64,
     patches: f64,
     idle: f64,
     rested: f64,
 }
 
+/// All figures of one engine.
+#[derive(Debug, Default)]
+struct Found {
+    rounds: Vec<Figures>,
+    /// The times of single objects in all rounds.
+    times: Vec<f64>,
+}
+
 /// One line of the table: its title, the figure, and the goal, relative to the bare loop or absolute.
 struct Line {
     title: &'static str,
-    figure: fn(&Figures) -> f64,
+    figure: Figure,
     goal: Goal,
+}
+
+enum Figure {
+    /// The median of the rounds.
+    OfRounds(fn(&Figures) -> f64),
+    /// A quantile of the times of single objects.
+    OfTimes(f64),
+}
+
+impl Figure {
+    fn of(&self, found: &Found) -> f64 {
+        match self {
+            Self::OfRounds(figure) => median(&found.rounds.iter().map(figure).collect::<Vec<_>>()),
+            Self::OfTimes(part) => quantile(&found.times, *part),
+        }
+    }
+
+    /// Returns the ratio of two engines: rounds differ by other load of the machine, engines within a round less so.
+    fn ratio(&self, found: &Found, bare: &Found) -> f64 {
+        match self {
+            Self::OfRounds(figure) => {
+                let pairs = found.rounds.iter().zip(&bare.rounds);
+                median(&pairs.map(|(figures, bare)| figure(figures) / figure(bare)).collect::<Vec<_>>())
+            }
+            Self::OfTimes(_) => self.of(found) / self.of(bare),
+        }
+    }
 }
 
 enum Goal {
@@ -62,14 +95,14 @@ enum Goal {
 }
 
 const LINES: [Line; 8] = [
-    Line { title: "CPU per object, steady, ms", figure: |figures| figures.steady_cpu, goal: Goal::OfBare(0.85) },
-    Line { title: "CPU per object, burst, ms", figure: |figures| figures.burst_cpu, goal: Goal::OfBare(0.85) },
-    Line { title: "creation to status, p50, ms", figure: |figures| figures.half, goal: Goal::OfBare(1.0) },
-    Line { title: "creation to status, p99, ms", figure: |figures| figures.most, goal: Goal::OfBare(1.0) },
-    Line { title: "1,000 objects done, s", figure: |figures| figures.burst, goal: Goal::OfBare(1.0) },
-    Line { title: "patches per creation", figure: |figures| figures.patches, goal: Goal::Plain(2.0) },
-    Line { title: "resident when idle, MB", figure: |figures| figures.idle, goal: Goal::Plain(15.0) },
-    Line { title: "resident after all objects, MB", figure: |figures| figures.rested, goal: Goal::Plain(25.0) },
+    Line { title: "CPU per object, steady, ms", figure: Figure::OfRounds(|figures| figures.steady_cpu), goal: Goal::OfBare(0.85) },
+    Line { title: "CPU per object, burst, ms", figure: Figure::OfRounds(|figures| figures.burst_cpu), goal: Goal::OfBare(0.85) },
+    Line { title: "creation to status, p50, ms", figure: Figure::OfTimes(0.5), goal: Goal::OfBare(1.0) },
+    Line { title: "creation to status, p99, ms", figure: Figure::OfTimes(0.99), goal: Goal::OfBare(1.0) },
+    Line { title: "1,000 objects done, s", figure: Figure::OfRounds(|figures| figures.burst), goal: Goal::OfBare(1.0) },
+    Line { title: "patches per creation", figure: Figure::OfRounds(|figures| figures.patches), goal: Goal::Plain(2.0) },
+    Line { title: "resident when idle, MB", figure: Figure::OfRounds(|figures| figures.idle), goal: Goal::Plain(15.0) },
+    Line { title: "resident after all objects, MB", figure: Figure::OfRounds(|figures| figures.rested), goal: Goal::Plain(25.0) },
 ];
 
 /// Measures all engines in several rounds, and prints the medians.
@@ -78,38 +111,33 @@ pub(crate) fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path
     engines.extend(third);
     // The server is slower for its first objects.
     play(cluster, &[Engine::Bare], "warm-up", directory);
-    let mut found: Vec<Vec<Figures>> = vec![Vec::new(); engines.len()];
+    let mut found: Vec<Found> = engines.iter().map(|_| Found::default()).collect();
     for round in 0..rounds() {
         // The first engine has a fresher server, so the order changes.
         let first = round % engines.len();
         let order = [&engines[first..], &engines[..first]].concat();
-        let figures = play(cluster, &order, &format!("r{round}"), directory);
-        for (index, engine) in engines.iter().enumerate() {
-            let (_, figures) = figures.iter().find(|(other, _)| other == engine).expect("all engines have played");
-            println!("round {round}, {}: {figures:.2?}", engine.title());
-            found[index].push(*figures);
+        for played in play(cluster, &order, &format!("r{round}"), directory) {
+            let (half, most) = (quantile(&played.times, 0.5), quantile(&played.times, 0.99));
+            println!("round {round}, {}: {:.2?}, p50 {half:.2}, p99 {most:.2}", played.engine.title(), played.figures);
+            let index = engines.iter().position(|engine| *engine == played.engine).expect("only these have played");
+            found[index].rounds.push(played.figures);
+            found[index].times.extend(played.times);
         }
     }
     println!();
     print(&table(&engines, &found));
     for line in LINES {
-        ratios.add_lower(format!("operator, {}", line.title), ratio(&line, &found[1], &found[0]));
+        ratios.add_lower(format!("operator, {}", line.title), line.figure.ratio(&found[1], &found[0]));
     }
 }
 
-/// Returns the ratio of two engines: rounds differ by other load of the machine, engines within a round less so.
-fn ratio(line: &Line, figures: &[Figures], bare: &[Figures]) -> f64 {
-    let pairs = figures.iter().zip(bare);
-    median(&pairs.map(|(figures, bare)| (line.figure)(figures) / (line.figure)(bare)).collect::<Vec<_>>())
-}
-
-fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
+fn table(engines: &[Engine], found: &[Found]) -> Vec<Vec<String>> {
     let mut header = row(["", "bare loop", "kopfd", "ratio", "goal", ""]);
     header.extend(engines.get(2).into_iter().flat_map(|third| [third.title().to_owned(), "ratio".to_owned()]));
     let mut rows = vec![header];
     for line in LINES {
-        let middle = |index: usize| median(&found[index].iter().map(line.figure).collect::<Vec<_>>());
-        let ratio = |index: usize| ratio(&line, &found[index], &found[0]);
+        let middle = |index: usize| line.figure.of(&found[index]);
+        let ratio = |index: usize| line.figure.ratio(&found[index], &found[0]);
         let (goal, is_reached) = match line.goal {
             Goal::OfBare(goal) => (format!("{goal:.2} ×"), ratio(1) <= goal),
             Goal::Plain(goal) => (format!("{goal}"), middle(1) <= goal),
@@ -122,6 +150,14 @@ fn table(engines: &[Engine], found: &[Vec<Figures>]) -> Vec<Vec<String>> {
         rows.push(cells);
     }
     rows
+}
+
+/// The result of one engine in one round.
+struct Played {
+    engine: Engine,
+    figures: Figures,
+    /// The times of single objects.
+    times: Vec<f64>,
 }
 
 /// One engine of a round, with its own kind.
@@ -137,7 +173,7 @@ struct Player {
 }
 
 /// Runs engines side by side, of which one at a time has work: the speed of a machine may change from one minute to the next.
-fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) -> Vec<(Engine, Figures)> {
+fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) -> Vec<Played> {
     let mut players: Vec<Player> = engines.iter().map(|engine| Player::start(cluster, *engine, round, directory)).collect();
     sleep(SETTLED);
     for player in &mut players {
@@ -194,12 +230,10 @@ impl Player {
         milliseconds(self.program.cpu().saturating_sub(before)) / objects as f64
     }
 
-    fn end(mut self) -> (Engine, Figures) {
-        self.figures.half = quantile(&self.times, 0.5);
-        self.figures.most = quantile(&self.times, 0.99);
+    fn end(mut self) -> Played {
         self.figures.patches = (self.load.patches() - self.patches) as f64 / (count(STEADY) + count(BURST) * BURSTS) as f64;
         self.figures.rested = megabytes(self.program.resident());
-        (self.engine, self.figures)
+        Played { engine: self.engine, figures: self.figures, times: self.times }
     }
 }
 
