@@ -35,7 +35,7 @@ pub(crate) fn rings_across_layers(sources: &Sources) -> Vec<Ring> {
 /// Finds the cycles of files. `graph_of` returns the graph to which a reference between two layers belongs, if any.
 fn rings_within(sources: &Sources, graph_of: impl Fn(&str, &str) -> Option<String>) -> Vec<Ring> {
     let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
-    for reference in sources.references().filter(|reference| !reference.is_test && !reference.is_reexport) {
+    for reference in sources.references().filter(|reference| !reference.is_test && !reference.is_facade) {
         let Target::Internal(path) = &reference.target else { continue };
         let Some(used) = sources.definition(path) else { continue };
         let Some(graph) = path.first().and_then(|first| graph_of(reference.layer(), first)) else { continue };

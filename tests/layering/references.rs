@@ -1,10 +1,11 @@
-//! The references of one file: the paths in its imports, its code, and its macros.
+//! The references of one file: the paths in its imports, its code, and its macros; and code that hides references.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, ExprAsync, ExprAwait, ExprUnsafe, File, ItemExternCrate, ItemMod, ItemUse, Macro, Path, Signature, UseTree, Visibility,
+    Attribute, ExprAsync, ExprAwait, ExprPath, ExprUnsafe, File, ItemExternCrate, ItemMod, ItemUse, Macro, Path, Signature, Type, UseTree,
+    Visibility,
 };
 
 use super::sources::ModulePath;
@@ -19,7 +20,7 @@ pub(crate) struct Written {
     pub(crate) line: usize,
     /// Whether it is part of the tests.
     pub(crate) is_test: bool,
-    /// Whether it is a re-export.
+    /// Whether it is an import with a visibility, as by `pub use`.
     pub(crate) is_reexport: bool,
 }
 
@@ -36,11 +37,13 @@ pub(crate) struct Found {
     pub(crate) waits: Vec<usize>,
     /// The lines of unsafe code.
     pub(crate) unsafes: Vec<usize>,
+    /// The lines, outside of tests, of code that hides references from this module, and what it is.
+    pub(crate) hiding: Vec<(usize, &'static str)>,
 }
 
 /// Returns the references of a module's file.
 pub(crate) fn find(module: &[String], file: &File) -> Found {
-    let is_test = file.attrs.iter().any(is_for_tests) || module.last().is_some_and(|name| name == "tests" || name.ends_with("_tests"));
+    let is_test = file.attrs.iter().any(is_for_tests) || module.iter().any(|name| names_tests(name));
     let mut finder = Finder { module: module.to_vec(), is_test, found: Found::default() };
     finder.visit_file(file);
     finder.found
@@ -62,7 +65,11 @@ impl Finder {
         match tree {
             UseTree::Path(path) => self.add_imports(&with(path.ident.to_string()), &path.tree, is_reexport),
             UseTree::Group(group) => group.items.iter().for_each(|item| self.add_imports(prefix, item, is_reexport)),
-            UseTree::Glob(glob) => self.add(prefix.to_vec(), glob.span().start().line, is_reexport),
+            UseTree::Glob(glob) => {
+                let line = glob.span().start().line;
+                self.add_hiding(line, "an import of everything hides what is used: name the items");
+                self.add(prefix.to_vec(), line, is_reexport);
+            }
             UseTree::Name(name) => self.add_import(with(name.ident.to_string()), name.ident.to_string(), tree, is_reexport),
             UseTree::Rename(rename) => self.add_import(with(rename.ident.to_string()), rename.rename.to_string(), tree, is_reexport),
         }
@@ -93,6 +100,9 @@ impl Finder {
                     if first == "unsafe" {
                         self.found.unsafes.push(first.span().start().line);
                     }
+                    if first == "include" && matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == '!') {
+                        self.add_hiding(first.span().start().line, INCLUDED);
+                    }
                     let mut segments = vec![first.to_string()];
                     while is_colon(index)
                         && is_colon(index + 1)
@@ -107,6 +117,12 @@ impl Finder {
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
+        }
+    }
+
+    fn add_hiding(&mut self, line: usize, what: &'static str) {
+        if !self.is_test {
+            self.found.hiding.push((line, what));
         }
     }
 
@@ -128,9 +144,19 @@ impl<'a> Visit<'a> for Finder {
     }
 
     fn visit_item_mod(&mut self, item: &'a ItemMod) {
-        let Some((_, items)) = &item.content else { return };
         let was_test = self.is_test;
         self.is_test |= item.attrs.iter().any(is_for_tests);
+        let line = item.span().start().line;
+        if item.attrs.iter().any(has_path) {
+            self.add_hiding(line, "`#[path]` hides the file of a module: give the file the name of the module");
+        }
+        if names_tests(&item.ident.to_string()) {
+            self.add_hiding(line, "only tests have this name: add `#[cfg(test)]`, or rename the module");
+        }
+        let Some((_, items)) = &item.content else {
+            self.is_test = was_test;
+            return;
+        };
         self.module.push(item.ident.to_string());
         self.found.modules.push(self.module.clone());
         for item in items {
@@ -148,7 +174,21 @@ impl<'a> Visit<'a> for Finder {
         visit::visit_path(self, path);
     }
 
+    fn visit_expr_path(&mut self, item: &'a ExprPath) {
+        // `<module::Type>::function`
+        if let Some(of) = item.qself.as_ref().filter(|of| of.position == 0)
+            && let Type::Path(ty) = &*of.ty
+        {
+            let segments = ty.path.segments.iter().chain(&item.path.segments);
+            self.add(segments.map(|segment| segment.ident.to_string()).collect(), item.span().start().line, false);
+        }
+        visit::visit_expr_path(self, item);
+    }
+
     fn visit_macro(&mut self, item: &'a Macro) {
+        if item.path.segments.last().is_some_and(|segment| segment.ident == "include") {
+            self.add_hiding(item.span().start().line, INCLUDED);
+        }
         self.visit_path(&item.path);
         self.add_tokens(item.tokens.clone());
     }
@@ -180,6 +220,26 @@ impl<'a> Visit<'a> for Finder {
     fn visit_expr_unsafe(&mut self, expression: &'a ExprUnsafe) {
         self.found.unsafes.push(expression.span().start().line);
         visit::visit_expr_unsafe(self, expression);
+    }
+}
+
+/// Why code must not be included.
+const INCLUDED: &str = "`include!` hides the references of a file: make the file a module";
+
+/// Tells whether modules of this name are tests.
+fn names_tests(module: &str) -> bool {
+    module == "tests" || module.ends_with("_tests")
+}
+
+/// Tells whether an attribute of a module names its file.
+fn has_path(attribute: &Attribute) -> bool {
+    match &attribute.meta {
+        syn::Meta::NameValue(pair) => pair.path.is_ident("path"),
+        syn::Meta::List(list) => {
+            list.path.is_ident("cfg_attr")
+                && list.tokens.clone().into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "path"))
+        }
+        syn::Meta::Path(_) => false,
     }
 }
 

@@ -50,8 +50,8 @@ pub(crate) struct Reference {
     pub(crate) target: Target,
     /// Whether it is part of the tests.
     pub(crate) is_test: bool,
-    /// Whether it is a re-export, as by `pub use`.
-    pub(crate) is_reexport: bool,
+    /// Whether it is a facade: a re-export of an item below its own module. Other re-exports are imports.
+    pub(crate) is_facade: bool,
 }
 
 impl Reference {
@@ -114,13 +114,26 @@ impl Sources {
     /// Returns all paths in the sources.
     pub(crate) fn references(&self) -> impl Iterator<Item = Reference> {
         self.files.iter().flat_map(move |(file, found)| {
-            found.paths.iter().map(move |path| Reference {
-                position: Position { file: file.clone(), line: path.line },
-                target: self.resolve(&path.module, &path.segments),
-                is_test: path.is_test,
-                is_reexport: path.is_reexport,
+            found.paths.iter().map(move |path| {
+                let target = self.resolve(&path.module, &path.segments);
+                let is_facade = path.is_reexport && is_below(&path.module, &target);
+                Reference { position: Position { file: file.clone(), line: path.line }, target, is_test: path.is_test, is_facade }
             })
         })
+    }
+
+    /// Returns the names of a module that another crate has, and that a module of this one imports.
+    pub(crate) fn imported_from(&self, module: &[&str], other: &str) -> BTreeSet<String> {
+        let module: ModulePath = module.iter().map(|segment| (*segment).to_owned()).collect();
+        let imported = self.imports.get(&module).into_iter().flat_map(BTreeMap::values);
+        imported.filter(|path| path.first().is_some_and(|first| first == other)).filter_map(|path| path.get(1).cloned()).collect()
+    }
+
+    /// Returns the positions of code that hides references, outside of tests, and what it is.
+    pub(crate) fn hiding(&self) -> impl Iterator<Item = (Position, &'static str)> {
+        self.files
+            .iter()
+            .flat_map(|(file, found)| found.hiding.iter().map(move |(line, what)| (Position { file: file.clone(), line: *line }, *what)))
     }
 
     /// Returns the positions of asynchronous code, outside of tests.
@@ -133,30 +146,47 @@ impl Sources {
         self.files.iter().flat_map(|(file, found)| found.unsafes.iter().map(move |line| Position { file: file.clone(), line: *line }))
     }
 
-    /// Returns the file that defines an item, across re-exports.
+    /// Returns the file that defines an item, across facades. An item that a module has imported from elsewhere counts as its own.
     pub(crate) fn definition(&self, path: &[String]) -> Option<&str> {
-        self.definition_within(path, 0)
+        match self.end(path.to_vec(), is_below) {
+            End::File(file) => file,
+            End::External(_) => None,
+        }
     }
 
-    fn definition_within(&self, path: &[String], steps: usize) -> Option<&str> {
+    /// Returns the path in another crate for which an item stands, across all imports.
+    pub(crate) fn origin(&self, target: &Target) -> Option<Vec<String>> {
+        match target {
+            Target::External(path) => Some(path.clone()),
+            Target::Internal(path) => match self.end(path.clone(), |_, _| true) {
+                End::File(_) => None,
+                End::External(path) => Some(path),
+            },
+        }
+    }
+
+    /// Follows a path through the imports of modules, and through those of this crate only if they are to be followed.
+    fn end(&self, mut path: Vec<String>, is_followed: impl Fn(&[String], &Target) -> bool) -> End<'_> {
         // Longer chains of imports are cycles.
         const MAX_STEPS: usize = 20;
-        let mut module = ModulePath::new();
-        for (index, segment) in path.iter().enumerate() {
-            let inner: ModulePath = module.iter().cloned().chain([segment.clone()]).collect();
-            if self.modules.contains_key(&inner) {
-                module = inner;
-                continue;
+        for _ in 0..MAX_STEPS {
+            let known = (0..=path.len()).rev().find(|length| self.modules.contains_key(&path[..*length])).unwrap_or_default();
+            let (module, rest) = path.split_at(known);
+            let file = End::File(self.modules.get(module).map(String::as_str));
+            let imported = rest.first().and_then(|first| self.imports.get(module)?.get(first));
+            let Some(imported) = imported else { return file };
+            let target = self.resolve(module, imported);
+            let with_rest = |mut target: Vec<String>| {
+                target.extend_from_slice(&rest[1..]);
+                target
+            };
+            match target {
+                Target::External(target) => return End::External(with_rest(target)),
+                Target::Internal(_) if !is_followed(module, &target) => return file,
+                Target::Internal(target) => path = with_rest(target),
             }
-            let imported = self.imports.get(&module).and_then(|names| names.get(segment));
-            if let Some(imported) = imported.filter(|_| steps < MAX_STEPS) {
-                let Target::Internal(mut target) = self.resolve(&module, imported) else { return None };
-                target.extend(path[index + 1..].iter().cloned());
-                return self.definition_within(&target, steps + 1);
-            }
-            break;
         }
-        self.modules.get(&module).map(String::as_str)
+        End::File(None)
     }
 
     /// Follows a path from a module.
@@ -193,6 +223,19 @@ impl Sources {
         }
         Target::External(rest.to_vec())
     }
+}
+
+/// Where a path ends.
+enum End<'a> {
+    /// In a file of this crate; `None` for cycles of imports.
+    File(Option<&'a str>),
+    /// In another crate.
+    External(Vec<String>),
+}
+
+/// Tells whether an item is below a module.
+fn is_below(module: &[String], target: &Target) -> bool {
+    matches!(target, Target::Internal(path) if path.len() > module.len() && path.starts_with(module))
 }
 
 /// Returns the module path of a file.
