@@ -18,6 +18,8 @@ use regex::Regex;
 
 use super::child::output;
 
+#[path = "clients/differences.rs"]
+mod differences;
 #[path = "clients/excuse.rs"]
 mod excuse;
 #[path = "clients/excuse_tests.rs"]

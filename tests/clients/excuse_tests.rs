@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
+use super::differences::{self, DIFFERENCES, Direction};
 use super::excuse::Excuse;
 
 fn excuse(value: Value) -> Excuse {
@@ -41,10 +44,33 @@ fn a_difference_elsewhere_in_the_same_output_is_found() {
 }
 
 #[test]
-fn lines_can_be_kept_in_the_comparison() {
-    let texts = excuse(json!({"lines": ["^ "], "compared": ["^ \\S+ <"]}));
-    assert!(texts.covers("FIELDS:\n spec <Object>\n What it is.", "FIELDS:\n spec <Object>\n Something longer\n about it."));
-    assert!(!texts.covers("FIELDS:\n spec <Object>\n What it is.", "FIELDS:\n spec <string>\n What it is."));
+fn only_the_texts_below_named_lines_may_differ() {
+    let texts = excuse(json!({"texts": ["^DESCRIPTION:$", "^ (kind|spec) <"]}));
+    let output =
+        "KIND: Pod\n\nDESCRIPTION:\n <empty>\nFIELDS:\n kind <string>\n Short.\n\n mode <string>\n enum: a, b\n How.\n\n\n-- errors\n";
+    let real = output.replace(" <empty>\n", " A longer\n text.\n\n").replace(" Short.\n", " A text\n in two lines.\n");
+    assert!(texts.covers(output, &real));
+    for (part, other) in [
+        ("KIND: Pod", "KIND: Pot"),
+        (" kind <string>", " kind <integer>"),
+        (" kind <string>\n A text\n in two lines.\n\n", ""),
+        (" enum: a, b", " enum: a"),
+        (" enum: a, b\n", ""),
+        (" How.", " Why."),
+        ("How.\n\n", "How.\n\n more <string>\n None.\n\n"),
+        ("-- errors\n", "-- errors\nNot found.\n"),
+    ] {
+        let other = real.replacen(part, other, 1);
+        assert!(other != real && !texts.covers(output, &other), "{part}: {other}");
+    }
+}
+
+#[test]
+fn a_missing_line_that_both_have_or_none_is_reported() {
+    let missing = excuse(json!({"missing": ["^csinodes ", "^bindings "]}));
+    assert_eq!(missing.unused("pods po", "bindings x\ncsinodes x\npods po"), None);
+    assert_eq!(missing.unused("pods po\nbindings x", "bindings x\ncsinodes x\npods po"), Some("^bindings "));
+    assert_eq!(missing.unused("pods po", "bindings x\npods po"), Some("^csinodes "));
 }
 
 #[test]
@@ -53,19 +79,50 @@ fn a_whole_output_cannot_be_excused() {
     for pattern in [".*", "^", ".+", r"\w+", "^.*$", "[^x]*"] {
         assert!(mistake(json!({"lines": [pattern]})).is_some(), "{pattern}");
     }
+    for pattern in ["^exit ", r"\d$", "^--", "errors"] {
+        assert!(mistake(json!({"lines": [pattern]})).is_some(), "{pattern}: the way in which a command ends is compared");
+    }
     assert!(mistake(json!({"missing": [".*"]})).is_some());
+    assert!(mistake(json!({"texts": [".*"]})).is_some());
     assert!(mistake(json!({"fields": ["/"]})).is_some() && mistake(json!({"fields": ["spec"]})).is_some());
     assert!(mistake(json!({"lines": ["("]})).is_some());
     assert!(mistake(json!({})).is_some());
 }
 
 #[test]
-fn every_difference_of_the_clients_names_its_place() {
-    let differences: Vec<Value> = serde_saphyr::from_str(include_str!("differences.yaml")).unwrap();
-    for mut difference in differences {
-        let members = difference.as_object_mut().unwrap();
-        let [case, ..] = ["case", "command", "reason"].map(|name| members.remove(name).unwrap());
-        let excuse: Excuse = serde_json::from_value(difference).unwrap();
-        assert_eq!(excuse.mistake(), None, "{case}");
+fn every_difference_of_the_clients_has_its_direction() {
+    let entry = |rest: &str| differences::parse(&format!("[{{case: a, command: get pods, reason: None., {rest}}}]")).map(|_| ());
+    assert_eq!(entry("direction: answers-otherwise, fields: [/a]"), Ok(()));
+    assert_eq!(entry("direction: accepts-refused, lines: ['^a ']"), Ok(()));
+    assert_eq!(entry("direction: refuses-valid, missing: ['^a ']"), Ok(()));
+    for (mistaken, problem) in [
+        ("fields: [/a]", "direction"),
+        ("direction: other, fields: [/a]", "other"),
+        ("direction: refuses-valid, lines: ['^a ']", "`missing`"),
+        ("direction: answers-otherwise, missing: ['^a ']", "refuses-valid"),
+        ("direction: accepts-refused, missing: ['^a ']", "refuses-valid"),
+        ("direction: answers-otherwise, field: [/a]", "field"),
+        ("direction: answers-otherwise", "names nothing"),
+    ] {
+        let message = entry(mistaken).unwrap_err();
+        assert!(message.contains(problem), "{mistaken}: {message}");
     }
+}
+
+#[test]
+fn every_difference_of_the_clients_names_a_command_once() {
+    let places: BTreeSet<_> = DIFFERENCES.iter().map(|one| (&one.case, &one.command)).collect();
+    assert_eq!(places.len(), DIFFERENCES.len());
+}
+
+#[test]
+fn resources_that_are_not_served_are_in_the_documentation() {
+    let page = include_str!("../../docs/apiserver-differences.md");
+    let (_, section) = page.split_once("## Valid requests that it rejects\n").unwrap();
+    let lines = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("* "));
+    let documented: BTreeSet<String> = lines.flat_map(|line| line.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let refusals = DIFFERENCES.iter().filter(|one| one.direction == Direction::RefusesValid);
+    let patterns = refusals.flat_map(|one| one.excuse.missing());
+    let listed: BTreeSet<String> = patterns.map(|pattern| pattern.trim_matches(['^', '$', ' ']).replace('\\', "")).collect();
+    assert_eq!(documented, listed);
 }

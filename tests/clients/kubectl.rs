@@ -120,9 +120,12 @@ impl<'w> CaseContext<'w> {
         if ours == theirs {
             return;
         }
-        let is_excused = self.servers().excuse(&self.title, command).is_some_and(|excuse| excuse.covers(ours, theirs));
-        if !is_excused {
+        let excuse = self.servers().excuse(&self.title, command);
+        if !excuse.is_some_and(|excuse| excuse.covers(ours, theirs)) {
             self.mismatch(format!("kubectl {command}\n{}", compare(ours, theirs)));
+        }
+        if let Some(pattern) = excuse.and_then(|excuse| excuse.unused(ours, theirs)) {
+            self.mismatch(format!("kubectl {command}: {pattern:?} is listed as missing, but both servers have it, or none"));
         }
     }
 
