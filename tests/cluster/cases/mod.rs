@@ -31,6 +31,7 @@ mod secrets;
 mod steps;
 mod takeover;
 mod trouble;
+mod types;
 mod uninstall;
 
 use crate::harness::Case;
@@ -73,6 +74,7 @@ pub(crate) fn all() -> Vec<Case> {
         database::CASES,
         examples::CASES,
         kinds::CASES,
+        types::CASES,
         basics::CASES,
         metrics::CASES,
         secrets::CASES,
