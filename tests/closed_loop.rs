@@ -6,6 +6,7 @@ mod calls;
 mod cycles;
 mod kinds;
 mod panics;
+mod sinks;
 mod unreadable;
 
 use std::collections::BTreeSet;

@@ -17,11 +17,11 @@ use crate::world::scripted::ScriptedWorld;
 use crate::world::{Scene, in_virtual_time};
 
 /// A scene with one handler.
-fn scene(handler: Value) -> Scene {
+pub(super) fn scene(handler: Value) -> Scene {
     Scene::example(&json!({ "handlers": [handler] }))
 }
 
-fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
+pub(super) fn kind(scene: &Scene) -> Kind<ScriptedWorld> {
     limited_kind(scene, None)
 }
 
@@ -39,7 +39,7 @@ async fn see(scene: &Scene, sink: &mut KindSink<ScriptedWorld>, event_kind: Even
 }
 
 /// Passes an object with another unique id to a watch.
-async fn see_as(scene: &Scene, sink: &mut KindSink<ScriptedWorld>, event_kind: EventKind, uid: &str) {
+pub(super) async fn see_as(scene: &Scene, sink: &mut KindSink<ScriptedWorld>, event_kind: EventKind, uid: &str) {
     let mut object = scene.world.server.object();
     object["metadata"]["uid"] = json!(uid);
     let text = object.to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -27,6 +27,9 @@ use super::declare::{self, Declared, Script};
 use super::host::ScriptHost;
 use super::server::Server;
 use super::timeline::{Entry, Timeline};
+
+/// The target of log lines with the messages of the engine, which are written in the span of their object.
+pub(crate) const TOLD: &str = "kopfd.told";
 
 /// The steps of one case's handlers in each call, and the records of their calls.
 pub(crate) struct Steps {
@@ -68,6 +71,8 @@ pub(crate) struct ScriptedWorld {
     pub(crate) resets: Mutex<Vec<bool>>,
     /// Whether no sink wants the states of objects.
     pub(crate) ignores_states: Arc<AtomicBool>,
+    /// Further sinks of the events.
+    pub(crate) further_sinks: Arc<OnceLock<EventStream>>,
     events: EventStream,
     background: BackgroundTasks<Self>,
     /// Started with the first handler that has sub-handlers.
@@ -80,8 +85,13 @@ impl ScriptedWorld {
         let Declared { handlers, scripts, callbacks } = declared;
         let delays: Arc<Mutex<Vec<Vec<Duration>>>> = Arc::default();
         let ignores_states: Arc<AtomicBool> = Arc::default();
-        let sink =
-            TimelineSink { timeline: Arc::clone(&timeline), delays: Arc::clone(&delays), ignores_states: Arc::clone(&ignores_states) };
+        let further_sinks: Arc<OnceLock<EventStream>> = Arc::default();
+        let sink = TimelineSink {
+            timeline: Arc::clone(&timeline),
+            delays: Arc::clone(&delays),
+            ignores_states: Arc::clone(&ignores_states),
+            further_sinks: Arc::clone(&further_sinks),
+        };
         let events = EventStream::default().with(Arc::new(sink));
         let options = background_options(&handlers, &scripts);
         let steps = Steps { scripts, timeline: Arc::clone(&timeline), server: Arc::clone(&server), calls: Mutex::default() };
@@ -95,6 +105,7 @@ impl ScriptedWorld {
             delays,
             resets: Mutex::default(),
             ignores_states,
+            further_sinks,
             events,
             background: BackgroundTasks::new(Weak::clone(world), options),
             host: OnceCell::new(),
@@ -189,6 +200,10 @@ impl Background for ScriptedWorld {
         self.resets.lock().push(!event.change.diff.is_empty());
         Box::pin(self.background.update(event))
     }
+
+    fn has_background(&self, memo: &str) -> bool {
+        self.background.has_tasks(memo)
+    }
 }
 
 impl Indexing for ScriptedWorld {
@@ -241,12 +256,19 @@ struct TimelineSink {
     timeline: Arc<Timeline>,
     delays: Arc<Mutex<Vec<Vec<Duration>>>>,
     ignores_states: Arc<AtomicBool>,
+    further_sinks: Arc<OnceLock<EventStream>>,
 }
 
 impl EventSink for TimelineSink {
     fn accept(&self, event: &EngineEvent<'_>) {
+        if let Some(sinks) = self.further_sinks.get() {
+            sinks.emit(event);
+        }
         match event {
-            EngineEvent::Message(message) => self.timeline.tell(message),
+            EngineEvent::Message(message) => {
+                tracing::trace!(target: TOLD, "{}", message.text);
+                self.timeline.tell(message);
+            }
             EngineEvent::ObjectSeen { body, event_kind, consistency_in } => {
                 let mut shown = json!({"event": event_kind.event_type(), "rv": body.resource_version()});
                 if let Some(left) = consistency_in {

@@ -144,12 +144,6 @@ pub fn partial(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
 }
 
-/// Returns a list of objects reduced to their metadata, with the metadata of the list.
-pub fn partial_list<'a>(metadata: Value, objects: impl IntoIterator<Item = &'a Value>) -> Value {
-    let items: Vec<Value> = objects.into_iter().map(partial).collect();
-    json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items})
-}
-
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to \
                     request the generation of an appropriate name automatically.";
 
@@ -309,8 +303,7 @@ mod tests {
 
     #[test]
     fn objects_are_reduced_to_their_metadata() {
-        let list = partial_list(json!({"resourceVersion": "1"}), [&json!({"kind": "X", "metadata": {"name": "a"}, "spec": {}})]);
-        assert_eq!(list["kind"], "PartialObjectMetadataList");
-        assert_eq!(list["items"], json!([{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}]));
+        let reduced = partial(&json!({"kind": "X", "metadata": {"name": "a"}, "spec": {}}));
+        assert_eq!(reduced, json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "a"}}));
     }
 }

@@ -152,11 +152,6 @@ impl FilePattern {
         Ok(Self(parts.into_iter().map(Part::of).collect()))
     }
 
-    /// Returns the pattern of exactly one path.
-    pub fn of_path(path: &FilePath) -> Self {
-        Self(path.0.iter().cloned().map(Part::Name).collect())
-    }
-
     /// Returns the pattern below a directory.
     #[must_use]
     pub fn below(&self, directory: &FilePath) -> Self {
