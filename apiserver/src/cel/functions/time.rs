@@ -10,11 +10,9 @@ use regex::Regex;
 use crate::cel::error::{Error, failed, no_such_overload};
 use crate::cel::function::{Function, Outcome};
 use crate::cel::value::Value;
+use crate::go;
 
 const SECOND: i128 = 1_000_000_000;
-/// The units of durations, in nanoseconds.
-const UNITS: [(&str, i128); 8] =
-    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("μs", 1_000), ("ms", 1_000_000), ("s", SECOND), ("m", 60 * SECOND), ("h", 3_600 * SECOND)];
 /// The words for units in texts of the format `duration`; longer forms of the long ones are accepted, too.
 const WORDS_OF_UNITS: [(&str, i128); 19] = [
     ("ns", 1),
@@ -85,44 +83,13 @@ fn time_zone(name: &str) -> Result<TimeZone, Error> {
     Ok(TimeZone::fixed(Offset::from_seconds(minutes * 60).map_err(|_| unknown())?))
 }
 
-/// Reads a duration as Go does: numbers with units, such as `1h30m`.
+/// Reads a duration as Go does: numbers with units, such as `1h30m`. Returns its nanoseconds.
 ///
 /// # Errors
 /// If the text is not a duration, or is out of range.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, Error> {
-    let wrong = || failed(format!("time: invalid duration {text:?}"));
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if unsigned == "0" {
-        return Ok(0);
-    }
-    if unsigned.is_empty() {
-        return Err(wrong());
-    }
-    let (mut rest, mut total) = (unsigned, 0_i128);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let (number, after) = rest.split_at(digits);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, next) = after.split_at(unit_end);
-        let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
-        total += amount(number, unit).ok_or_else(wrong)?;
-        rest = next;
-    }
-    let signed = if text.starts_with('-') { -total } else { total };
-    i64::try_from(signed).map_err(|_| wrong())
-}
-
-/// Returns a number with a fraction of a unit, in nanoseconds.
-fn amount(number: &str, unit: i128) -> Option<i128> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-        return None;
-    }
-    // Durations have at most 19 digits, and fractions of nanoseconds are dropped.
-    let fraction = &fraction[..fraction.len().min(18)];
-    let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()?.into() };
-    let parts: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    Some(whole * unit + parts * unit / 10_i128.pow(fraction.len() as u32))
+    let nanoseconds = go::duration(text).and_then(|duration| i64::try_from(duration.as_nanos()).ok());
+    nanoseconds.ok_or_else(|| failed(format!("time: invalid duration {text:?}")))
 }
 
 /// Reads a moment of RFC 3339.
