@@ -10,8 +10,10 @@ mod request;
 pub mod requests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use kopfd_base::kit::TokenBucket;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, AnswerBody, Drop, Expiry, Phase, WebhookFailure};
@@ -132,14 +134,8 @@ struct ActiveRule {
     since: Timestamp,
     seen: u64,
     fired: u64,
-    buckets: HashMap<String, Bucket>,
-}
-
-/// The remaining requests of a user, at the time of the last one.
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    at: Timestamp,
+    /// The remaining requests of each user.
+    buckets: HashMap<String, TokenBucket>,
 }
 
 impl Faults {
@@ -272,16 +268,9 @@ impl ActiveRule {
                 request.defined_at.is_some_and(|defined_at| request.at.as_millisecond() - defined_at.as_millisecond() < ms as i64)
             }
             Action::Throttle { qps, burst, .. } => {
-                let most = (burst as f64).max(1.0);
-                let bucket = self.buckets.entry(request.user.to_owned()).or_insert(Bucket { tokens: most, at: request.at });
-                let passed = (request.at.as_millisecond() - bucket.at.as_millisecond()).max(0) as f64 / 1000.0;
-                bucket.at = request.at;
-                bucket.tokens = (bucket.tokens + passed * qps.max(0.0)).min(most);
-                let is_empty = bucket.tokens < 1.0;
-                if !is_empty {
-                    bucket.tokens -= 1.0;
-                }
-                is_empty
+                let bucket = self.buckets.entry(request.user.to_owned()).or_default();
+                let now = Duration::try_from(request.at.as_duration()).unwrap_or_default();
+                bucket.take_at(qps, u32::try_from(burst).unwrap_or(u32::MAX), now).is_err()
             }
             _ => true,
         }

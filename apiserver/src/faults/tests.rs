@@ -86,6 +86,15 @@ fn users_are_throttled_by_their_own_bucket() {
 }
 
 #[test]
+fn users_may_be_throttled_to_less_than_a_request_per_second() {
+    let mut faults = faults(&[json!({"action": {"throttle": {"qps": 0.25, "burst": 1}}})]);
+    let mut fires = |seconds: i64| faults.decide(&Request { at: Timestamp::from_second(seconds).unwrap(), ..patch("a") }).is_some();
+    assert_eq!([0, 3, 4, 5, 8].map(&mut fires), [false, true, false, true, false]);
+    // The clock of the server is set back.
+    assert_eq!([1, 4, 5].map(&mut fires), [true, true, false]);
+}
+
+#[test]
 fn tokens_expire_after_their_time() {
     let mut faults = faults(&[json!({"action": {"unauthorized": {"afterMs": 1000}}})]);
     assert!(faults.decide(&patch("a")).is_none());

@@ -21,21 +21,30 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Takes a token. The times are those since some common instant, and the rate may be another one each time.
+    /// Takes a token. The times are those since some common instant, and the rate may be another one each time. A time before the last one
+    /// adds nothing.
     ///
     /// # Errors
     /// The time until the next token, if there is none; nothing is taken then.
     pub fn take(&mut self, rate: Rate, now: Duration) -> Result<(), Duration> {
-        let (per_second, burst) = (f64::from(rate.per_second.max(1)), f64::from(rate.burst.max(1)));
+        self.take_at(f64::from(rate.per_second.max(1)), rate.burst, now)
+    }
+
+    /// Takes a token, like [`Self::take`], at a rate that may be a fraction, such as a token in ten seconds.
+    ///
+    /// # Errors
+    /// The time until the next token, if there is none. At a rate of zero, or below, there is none after the burst: the time is the longest one.
+    pub fn take_at(&mut self, per_second: f64, burst: u32, now: Duration) -> Result<(), Duration> {
+        let (per_second, burst) = (per_second.max(0.0), f64::from(burst.max(1)));
         let added = now.saturating_sub(self.at).as_secs_f64() * per_second;
         self.missing = (self.missing - added).clamp(0.0, burst);
-        self.at = now.max(self.at);
+        self.at = now;
         let lacking = self.missing + 1.0 - burst;
         // Less than the rounding errors of many additions counts as nothing.
         if lacking > 1e-6 {
             // A wait of zero would not end.
-            let wait = Duration::from_secs_f64(lacking / per_second).max(Duration::from_micros(1));
-            return Err(wait);
+            let wait = Duration::try_from_secs_f64(lacking / per_second).unwrap_or(Duration::MAX);
+            return Err(wait.max(Duration::from_micros(1)));
         }
         self.missing += 1.0;
         Ok(())
@@ -94,6 +103,15 @@ mod tests {
         let one = Rate { per_second: 1, burst: 1 };
         bucket.take(one, Duration::from_secs(9)).unwrap();
         assert_eq!(bucket.take(one, Duration::from_secs(2)), Err(Duration::from_secs(1)));
-        assert_eq!(bucket.take(one, Duration::from_secs(10)), Ok(()));
+        assert_eq!(bucket.take(one, Duration::from_secs(3)), Ok(()), "a clock that was set back goes on from there");
+    }
+
+    #[test]
+    fn a_rate_may_be_a_fraction_or_zero() {
+        let mut bucket = TokenBucket::default();
+        let mut at = |per_second, seconds| bucket.take_at(per_second, 1, Duration::from_secs(seconds));
+        assert_eq!([at(0.1, 0), at(0.1, 4), at(0.1, 10)], [Ok(()), Err(Duration::from_secs(6)), Ok(())]);
+        assert_eq!([at(0.0, 1_000), at(-1.0, 2_000)], [Err(Duration::MAX); 2]);
+        assert_eq!(at(0.5, 2_002), Ok(()));
     }
 }
