@@ -1,8 +1,10 @@
 //! JSON web tokens (RFC 7519): signed, and verified with keys or with sets of keys (RFC 7517).
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
@@ -31,8 +33,8 @@ pub(crate) struct Expectations {
     pub subject: Option<String>,
     /// Claims that it must have.
     pub required: Vec<String>,
-    /// By how many seconds clocks may differ.
-    pub leeway: u64,
+    /// By how much clocks may differ.
+    pub leeway: Duration,
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, CryptoError> {
@@ -196,19 +198,31 @@ fn in_time(claims: Claims, expected: &Expectations, now: Timestamp) -> Result<Cl
     if let Some(missing) = expected.required.iter().find(|claim| !claims.contains_key(*claim)) {
         return Err(CryptoError::refused(format!("the token has no claim `{missing}`")));
     }
-    let now = now.as_millisecond() as f64 / 1000.0;
-    let leeway = expected.leeway as f64;
+    let now = now.as_duration();
+    let leeway = SignedDuration::try_from(expected.leeway).unwrap_or(SignedDuration::MAX);
     let moment = |claim: &str| match claims.get(claim) {
         None => Ok(None),
-        Some(value) => value.as_f64().map(Some).ok_or_else(|| CryptoError::refused(format!("the claim `{claim}` is no number of seconds"))),
+        Some(value) => {
+            since_1970(value).map(Some).ok_or_else(|| CryptoError::refused(format!("the claim `{claim}` is no number of seconds")))
+        }
     };
-    if moment("exp")?.is_some_and(|end| now - leeway >= end) {
+    if moment("exp")?.is_some_and(|end| now.saturating_sub(leeway) >= end) {
         return Err(CryptoError::refused("the token has expired"));
     }
-    if moment("nbf")?.is_some_and(|start| now + leeway < start) {
+    if moment("nbf")?.is_some_and(|start| now.saturating_add(leeway) < start) {
         return Err(CryptoError::refused("the token is not valid yet"));
     }
     Ok(claims)
+}
+
+/// Returns the time of a claim: seconds since 1970, which may have a fraction. Times out of range are the first or the last one.
+fn since_1970(value: &Value) -> Option<SignedDuration> {
+    if let Some(seconds) = value.as_i64() {
+        return Some(SignedDuration::from_secs(seconds));
+    }
+    let seconds = value.as_f64()?;
+    let outermost = if seconds < 0.0 { SignedDuration::MIN } else { SignedDuration::MAX };
+    Some(SignedDuration::try_from_secs_f64(seconds).unwrap_or(outermost))
 }
 
 fn refused(kind: &ErrorKind) -> CryptoError {

@@ -1,5 +1,7 @@
 //! All settings with their types and meanings. The documentation is checked against this table.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::settings::Settings;
@@ -147,14 +149,14 @@ impl Description {
             ("storage", value) => format!("{{kind: {}}}", value["kind"].as_str().unwrap_or_default()),
             ("level", _) => "info".to_owned(),
             ("breaker or null", Value::Object(breaker)) => {
-                let seconds = |key: &str| shown(breaker[key].as_f64().unwrap_or_default());
-                format!("{{cycles: {}, period: {}, maxDelay: {}}}", breaker["cycles"], seconds("period"), seconds("maxDelay"))
+                let [period, max_delay] = ["period", "maxDelay"].map(|key| shown(duration(&breaker[key])));
+                format!("{{cycles: {}, period: {period}, maxDelay: {max_delay}}}", breaker["cycles"])
             }
             (_, Value::String(text)) => text.clone(),
             ("size", Value::Number(bytes)) => format!("{}Mi", bytes.as_u64().unwrap_or_default() >> 20),
-            (kind, Value::Number(seconds)) if kind.starts_with("duration") => shown(seconds.as_f64().unwrap_or_default()),
+            (kind, Value::Number(_)) if kind.starts_with("duration") => shown(duration(&value)),
             (_, Value::Array(items)) => {
-                let items: Vec<String> = items.iter().map(|item| shown(item.as_f64().unwrap_or_default())).collect();
+                let items: Vec<String> = items.iter().map(|item| shown(duration(item))).collect();
                 format!("[{}]", items.join(", "))
             }
             (_, value) => value.to_string(),
@@ -162,9 +164,14 @@ impl Description {
     }
 }
 
-/// Returns a duration of seconds as it is written in manifests.
-fn shown(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{}ms", (seconds * 1000.0).round()) } else { format!("{seconds}s") }
+/// Returns the duration of a setting, which is a number of seconds in the tree.
+fn duration(value: &Value) -> Duration {
+    Duration::try_from_secs_f64(value.as_f64().unwrap_or_default()).unwrap_or_default()
+}
+
+/// Returns a duration as it is written in manifests.
+fn shown(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) { format!("{}ms", duration.as_millis()) } else { format!("{}s", duration.as_secs_f64()) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tokens, with the examples of RFC 7515.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -36,7 +38,7 @@ fn the_tokens_of_the_standard_are_verified() {
             verify_with_set(token, key, &no_demands(), at(1_300_819_380)),
             Err(CryptoError::Refused("the token has expired".to_owned()))
         );
-        let leeway = Expectations { leeway: 60, ..no_demands() };
+        let leeway = Expectations { leeway: Duration::from_mins(1), ..no_demands() };
         assert!(verify_with_set(token, key, &leeway, at(1_300_819_380)).is_ok());
         let changed = token.replace(".eyJpc3MiOiJqb2Ui", ".eyJpc3MiOiJqb2Yi");
         assert!(matches!(verify_with_set(&changed, key, &no_demands(), at(0)), Err(CryptoError::Refused(_))));

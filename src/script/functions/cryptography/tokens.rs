@@ -93,7 +93,7 @@ fn verify(native: &Native<'_>, token: &Dynamic, key: &Dynamic, options: Option<&
         issuer: texts(&options, "issuer")?,
         subject: options.text("subject")?.map(str::to_owned),
         required: texts(&options, "required")?,
-        leeway: leeway.as_secs(),
+        leeway,
     };
     let token = text(NAME, "the token", token).map_err(|_| wrong(NAME, "the token must be a text"))?;
     let now = context.clock().now();
