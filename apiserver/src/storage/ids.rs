@@ -130,8 +130,12 @@ mod tests {
     use serde_json::json;
 
     fn identified(ids: &mut Ids, metadata: &Value) -> (String, String) {
+        identified_as("things", ids, metadata)
+    }
+
+    fn identified_as(plural: &str, ids: &mut Ids, metadata: &Value) -> (String, String) {
         let mut object = json!({"metadata": metadata});
-        ids.identify(&Resource { group: "ex.dev".into(), plural: "things".into() }, &mut object, false);
+        ids.identify(&Resource { group: "ex.dev".into(), plural: plural.into() }, &mut object, false);
         let text = |key: &str| object["metadata"][key].as_str().unwrap().to_owned();
         (text("name"), text("uid"))
     }
@@ -151,6 +155,8 @@ mod tests {
         identified(&mut other, &json!({"namespace": "n", "name": "b"}));
         assert_eq!(identified(&mut other, &a), first, "another object came before it");
         assert_eq!(identified(&mut other, &a), first, "a creation that has failed is none");
+        assert_ne!(identified_as("others", &mut other, &a).1, first.1, "an object of another kind has the same name");
+        assert_ne!(identified(&mut other, &json!({"namespace": "m", "name": "a"})).1, first.1, "the same name in another namespace");
         other.note_creation(&Resource { group: "ex.dev".into(), plural: "things".into() }, &("n".to_owned(), "a".to_owned()));
         assert_ne!(identified(&mut other, &a).1, first.1);
     }
