@@ -62,7 +62,7 @@ impl Schema {
     /// All errors of the schema, except those of rules, which are then not enforced.
     pub fn parse_stored(schema: &Value) -> Result<Self, Vec<FieldError>> {
         let (mut schema, mistakes) = Self::read(schema)?;
-        schema.unenforced.extend(mistakes.into_iter().map(|cause| format!("{}: the rule is not enforced: {}", cause.field, cause.message)));
+        schema.unenforced.extend(mistakes.iter().map(unenforced));
         Ok(schema)
     }
 
@@ -172,6 +172,12 @@ impl Schema {
         #[cfg(not(feature = "cel"))]
         let _ = (new, old);
     }
+}
+
+/// Returns the message about a stored rule with an error, in one line, since it becomes a header: without the excerpts of the expression.
+fn unenforced(cause: &FieldError) -> String {
+    let lines: Vec<&str> = cause.message.lines().filter(|line| !line.starts_with(" | ")).collect();
+    format!("{}: the rule is not enforced: {}", cause.field, lines.join("; "))
 }
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ impl Reply {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for warning in self.warnings {
             let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            // Like the real server, it sends UTF-8.
+            if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
                 headers.append(header::WARNING, value);
             }
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::http::api_error::ApiError;
+use crate::http::api_error::{ApiError, FieldError};
 use crate::kinds::kind::Kind;
 use crate::kinds::kind::Scale;
 use crate::schema::{Schema, formats};
@@ -106,10 +106,12 @@ pub fn has_its_names(definition: &Value) -> bool {
     is_true(definition, "NamesAccepted")
 }
 
-/// Returns the schema of a version; `None` if the definition was never accepted or lacks the version.
-pub fn schema(definition: &Value, version: &str) -> Option<Schema> {
-    let found = versions(definition).find(|one| one["name"] == version)?;
-    Schema::parse_stored(&found["schema"]["openAPIV3Schema"]).ok()
+/// Returns the schema of a version of a stored definition.
+///
+/// # Errors
+/// All errors of the schema, if the definition was never accepted, or lacks the version.
+pub fn schema(definition: &Value, name: &str) -> Result<Schema, Vec<FieldError>> {
+    Schema::parse_stored(version(definition, name).map_or(&Value::Null, |version| &version["schema"]["openAPIV3Schema"]))
 }
 
 /// Returns the warning for users of a version, if it is deprecated.

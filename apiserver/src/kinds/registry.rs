@@ -1,11 +1,12 @@
 //! The currently served kinds: built-in and defined ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::http::api_error::FieldError;
 use crate::kinds::kind::Kind;
 use crate::kinds::{builtin, definition};
 use crate::schema::Schema;
@@ -59,6 +60,15 @@ impl ServedKind {
     }
 }
 
+/// A rule of a definition that is not enforced, or an error for which a whole schema is not.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unenforced {
+    /// The version.
+    pub version: String,
+    /// The field in the schema, and why.
+    pub reason: String,
+}
+
 /// All kinds.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
@@ -79,23 +89,30 @@ impl Registry {
         registry
     }
 
-    /// Serves the kinds of a definition, from the given revision and time on.
-    pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) {
+    /// Serves the kinds of a definition, from the given revision and time on. Returns what is not enforced of its schemas.
+    pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) -> BTreeSet<Unenforced> {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_terminating = definition["metadata"]["deletionTimestamp"].is_string();
         let known = self.defined.get(&name).and_then(|versions| versions.first()).and_then(|served| served.created_at);
         let created_at = known.or(Some(now));
+        let mut unenforced = BTreeSet::new();
+        let mut schema_of = |version: &str| {
+            let schema = definition::schema(definition, version);
+            unenforced.extend(reasons(&schema).into_iter().map(|reason| Unenforced { version: version.to_owned(), reason }));
+            schema.ok()
+        };
         let served = definition::kinds(definition).into_iter().map(|kind| {
-            let schema = definition::schema(definition, &kind.version);
+            let schema = schema_of(&kind.version);
             let is_stored = |version: &&Value| version["storage"] == true && version["name"] != kind.version.as_str();
             let stored = definition::versions(definition).find(is_stored);
-            let stored_schema = stored.and_then(|version| definition::schema(definition, version["name"].as_str().unwrap_or_default()));
+            let stored_schema = stored.and_then(|version| schema_of(version["name"].as_str().unwrap_or_default()));
             let deprecation = definition::deprecation(definition, &kind.version);
             let (defined_at, kind) = (Some(now), ServedKind::of(kind));
             Arc::new(ServedKind { schema, stored_schema, deprecation, is_terminating, since, defined_at, created_at, ..kind })
         });
         self.defined.insert(name, served.collect());
         self.index();
+        unenforced
     }
 
     /// Stops serving the kinds of a definition.
@@ -166,6 +183,14 @@ impl Registry {
         let defined = self.defined.values().flatten();
         let path = |served: &ServedKind| (served.kind.group.clone(), served.kind.version.clone(), served.kind.plural.clone());
         self.all = self.built_in.iter().chain(defined).map(|served| (path(served), Arc::clone(served))).collect();
+    }
+}
+
+/// Returns the messages about the rules of a schema that are not enforced, or the errors of a schema that cannot be read.
+fn reasons(schema: &Result<Schema, Vec<FieldError>>) -> Vec<String> {
+    match schema {
+        Ok(schema) => schema.unenforced().to_vec(),
+        Err(causes) => causes.iter().map(|cause| format!("{}: the schema is not enforced: {}", cause.field, cause.message)).collect(),
     }
 }
 

@@ -83,8 +83,8 @@ impl World {
         self.send("GET", uri, Value::Null).await
     }
 
-    /// Adds a configuration with one webhook, whose URL has its name.
-    async fn guard(&self, kind: &str, name: &str, more: Value) {
+    /// Adds a configuration with one webhook, whose URL has its name. Returns the warnings.
+    async fn guard(&self, kind: &str, name: &str, more: Value) -> Vec<String> {
         let mut webhook = json!({"name": name, "clientConfig": {"url": format!("https://{name}/")}, "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "rules": [{"operations": ["*"], "apiGroups": ["ex.dev"], "apiVersions": ["*"], "resources": ["*/*"]}]});
@@ -96,6 +96,7 @@ impl World {
             "metadata": {"name": name}, "webhooks": [webhook]});
         let answer = self.send("POST", &path, configuration).await;
         assert_eq!(answer.status, 201, "{}", answer.value);
+        answer.warnings
     }
 
     /// Returns the operations of the reviews, with the subresources, and forgets them.
@@ -431,6 +432,19 @@ async fn conditions_may_ask_who_may_do_what() {
     ] {
         world.guard("Validating", name, json!({"matchConditions": [{"name": "c", "expression": expression}]})).await;
     }
+    assert_eq!(world.create("a").await.status, 201);
+    assert_eq!(world.asked(), ["CREATE a"; 2]);
+}
+
+#[cfg(not(feature = "cel"))]
+#[tokio::test(start_paused = true)]
+async fn a_server_without_expressions_warns_of_conditions_and_calls_the_webhook_in_any_case() {
+    let world = World::new(|_, _| allowed()).await;
+    let warnings = world.guard("Validating", "v.ex.dev", json!({"matchConditions": [{"name": "c", "expression": "false"}]})).await;
+    let text = "webhooks[0].matchConditions: not evaluated, and the webhook is called in any case: \
+                this server was built without the feature cel";
+    assert_eq!(warnings, [format!("299 - \"{text}\"")]);
+    assert_eq!(world.guard("Mutating", "m.ex.dev", Value::Null).await, [""; 0]);
     assert_eq!(world.create("a").await.status, 201);
     assert_eq!(world.asked(), ["CREATE a"; 2]);
 }

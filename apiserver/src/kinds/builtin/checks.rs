@@ -170,6 +170,8 @@ pub(super) fn warnings(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         }
         ("networking.k8s.io", "Ingress") | ("discovery.k8s.io", "EndpointSlice") => networking::warnings(object, old.is_none()),
         ("apps", "StatefulSet" | "DaemonSet") => template(&spec, "/spec/template"),
+        #[cfg(not(feature = "cel"))]
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => webhooks::warnings(&field),
         ("batch", "CronJob") => {
             let job = spec.at("jobTemplate");
             name(HOST_NAMES).into_iter().chain(template(&job.at("spec"), "/spec/jobTemplate/spec/template")).collect()
