@@ -1,6 +1,7 @@
 //! The engine in this process and in virtual time: its layers, its manifests, its scripts, and whole life cycles of objects.
 
 mod closed_loop;
+mod disturbances;
 mod golden;
 mod in_process;
 mod indexing;

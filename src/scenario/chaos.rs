@@ -1,6 +1,7 @@
 //! Random disturbances: failing requests, crashes of the operators, late answers and events. The same seed gives the
 //! same disturbances.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +121,8 @@ struct State {
     /// Writes until the outage begins; `None` if there is none.
     writes_to_outage: Option<u64>,
     outage_until: Option<Instant>,
+    /// Paths that the operators have watched, in this or an earlier run.
+    watched: BTreeSet<String>,
     has_ended: bool,
 }
 
@@ -138,6 +141,7 @@ impl Chaos {
             last_watch_disturbance: None,
             writes_to_outage,
             outage_until: None,
+            watched: BTreeSet::new(),
             has_ended: false,
         };
         Self { timeline, state: Mutex::new(state), crashed: Notify::new() }
@@ -153,6 +157,19 @@ impl Chaos {
     /// may run out of attempts in that time.
     pub(super) fn is_outage(&self) -> bool {
         self.state.lock().outage_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Notes that the operators watch a path.
+    pub(super) fn note_watched(&self, path: &str) {
+        let mut state = self.state.lock();
+        if !state.watched.contains(path) {
+            state.watched.insert(path.to_owned());
+        }
+    }
+
+    /// Tells whether the operators have watched a path: watchers list it again, and repeat a failed list without a limit.
+    pub(super) fn is_watched(&self, path: &str) -> bool {
+        self.state.lock().watched.contains(path)
     }
 
     /// Counts a write of the engine; an outage may begin with it.
@@ -302,5 +319,76 @@ impl State {
 
     fn status(&mut self) -> u16 {
         [429, 500, 503, 504][self.rng.below(4) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::Clock;
+
+    fn chaos(seed: u64) -> Chaos {
+        let clock = Clock::starting_at("2020-01-01T00:00:00Z".parse().unwrap());
+        Chaos::new(seed, Arc::new(Timeline::new(clock)))
+    }
+
+    /// Sends two messages at once. Returns the order of their arrivals, and how late the second one is.
+    async fn two_messages(chaos: &Chaos) -> (Vec<u8>, Duration) {
+        let (began_at, arrived) = (Instant::now(), Mutex::new(Vec::new()));
+        let send = async |message| {
+            chaos.shuffle().await;
+            arrived.lock().push(message);
+        };
+        tokio::join!(send(1), send(2));
+        (arrived.into_inner(), began_at.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_overtake_each_other_and_are_late() {
+        let mut arrivals = Vec::new();
+        for seed in 0..50 {
+            arrivals.push(two_messages(&chaos(seed)).await);
+        }
+        let overtaking = arrivals.iter().filter(|(order, _)| *order == [2, 1]).count();
+        let late = arrivals.iter().filter(|(_, delay)| !delay.is_zero()).count();
+        assert!((5..45).contains(&overtaking) && (5..45).contains(&late), "{arrivals:?}");
+        assert!(arrivals.iter().all(|(_, delay)| *delay < MAX_JITTER + Duration::from_millis(1)), "{arrivals:?}");
+    }
+
+    #[test]
+    fn at_its_end_nothing_is_disturbed() {
+        for seed in 0..50 {
+            let chaos = chaos(seed);
+            chaos.end();
+            for _ in 0..100 {
+                chaos.count_write();
+                assert_eq!(
+                    (chaos.on_write(), chaos.on_read(Reading::Watch), chaos.is_outage()),
+                    (OnWrite::Nothing, OnRead::Nothing, false)
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_is_longer_than_all_attempts_of_a_request() {
+        let settings = crate::cluster::ConnectionSettings::default();
+        let attempts: Duration = settings.networking.error_backoffs.iter().sum();
+        let mut outages = 0;
+        for seed in 0..50 {
+            let chaos = chaos(seed);
+            for _ in 0..OUTAGE_WITHIN_WRITES {
+                chaos.count_write();
+            }
+            if !chaos.is_outage() {
+                continue;
+            }
+            outages += 1;
+            tokio::time::sleep(attempts).await;
+            assert!(chaos.is_outage(), "seed {seed}");
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            assert!(!chaos.is_outage(), "seed {seed}");
+        }
+        assert!((5..30).contains(&outages), "{outages} outages");
     }
 }

@@ -242,6 +242,12 @@ impl ScenarioTransport {
         if let Some(chaos) = &self.shared.options.chaos {
             chaos.shuffle().await;
             let what = request.uri().path().to_owned();
+            // Scripts usually list other objects, or do so while the watch is open.
+            if verb == "list" && chaos.is_outage() && chaos.is_watched(&what) && !self.shared.watches.is_open(&what) {
+                chaos.record(format!("the request {verb} {what} is not answered"));
+                note_list(true);
+                return Err(connection_error());
+            }
             match chaos.on_read(if resource_path.is_some() { Reading::Objects } else { Reading::Discovery }) {
                 OnRead::Nothing | OnRead::Expired | OnRead::Repeated(_) => {}
                 OnRead::Late(delay) => {
@@ -357,6 +363,7 @@ impl ScenarioTransport {
         if is_of_engine {
             chaos.count_write();
             if chaos.is_outage() {
+                chaos.record(format!("the request {request} is not answered"));
                 return Err(connection_error());
             }
         }
@@ -450,6 +457,7 @@ impl ScenarioTransport {
     ) -> Result<Answer, Error> {
         let watches = &self.shared.watches;
         if let Some(chaos) = &self.shared.options.chaos {
+            chaos.note_watched(&path);
             chaos.shuffle().await;
             let disturbance = if chaos.is_outage() { OnRead::Lost } else { chaos.on_read(Reading::Watch) };
             let (problem, answered) = match disturbance {

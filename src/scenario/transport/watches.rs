@@ -83,6 +83,11 @@ impl Watches {
         }
     }
 
+    /// Tells whether the watch of a path is open.
+    pub(super) fn is_open(&self, path: &str) -> bool {
+        self.known.lock().get(path).is_some_and(|watch| watch.is_open)
+    }
+
     /// Returns the revision before the last `count` events of a path.
     pub(super) fn before_last(&self, path: &str, count: usize) -> Option<u64> {
         let known = self.known.lock();
@@ -286,6 +291,52 @@ mod tests {
         let reached = api.revision();
         watch.note(|watch| watch.delivered = reached);
         assert_eq!(watches.pending(&api), None);
+    }
+
+    fn deliver(watch: &mut Open, revisions: impl IntoIterator<Item = u64>) {
+        for revision in revisions {
+            let line = format!(r#"{{"object":{{"metadata":{{"resourceVersion":"{revision}"}}}}}}"#);
+            assert_eq!(watch.apply_disturbance(OnChunk::Nothing, line.clone().into()), Some(line.into()));
+        }
+    }
+
+    #[test]
+    fn a_watch_that_begins_before_its_last_events_delivers_them_again() {
+        let watches = Watches::new(Arc::default());
+        assert_eq!(watches.before_last(BACKUPS, 1), None, "it was never open");
+        let mut watch = open(&watches, 3);
+        assert_eq!(watches.before_last(BACKUPS, 1), None, "it has delivered nothing");
+        deliver(&mut watch, [5, 9, 12]);
+        let earlier = |count| watches.before_last(BACKUPS, count);
+        assert_eq!([earlier(1), earlier(2), earlier(3), earlier(4)], [Some(11), Some(8), Some(4), None]);
+        assert_eq!(watches.before_last("/api/v1/pods", 1), None, "other paths have other events");
+        watch.end();
+        assert_eq!(earlier(2), Some(8), "the events of a closed watch are kept");
+    }
+
+    #[test]
+    fn repeated_events_are_remembered_once_and_old_ones_are_forgotten() {
+        let watches = Watches::new(Arc::default());
+        let mut first = open(&watches, 3);
+        deliver(&mut first, [5, 9, 12]);
+        first.end();
+        let mut reopened = open(&watches, 8);
+        deliver(&mut reopened, [9, 12, 14]);
+        let earlier = |count| watches.before_last(BACKUPS, count);
+        assert_eq!([earlier(1), earlier(2), earlier(3), earlier(4), earlier(5)], [Some(13), Some(11), Some(8), Some(4), None]);
+        deliver(&mut reopened, 21..21 + MAX_EVENTS as u64);
+        assert_eq!((earlier(MAX_EVENTS), earlier(MAX_EVENTS + 1)), (Some(20), None));
+    }
+
+    #[test]
+    fn an_event_that_a_disturbance_keeps_back_is_not_among_the_delivered_ones() {
+        let watches = Watches::new(Arc::default());
+        let mut watch = open(&watches, 3);
+        deliver(&mut watch, [5]);
+        assert!(watches.is_open(BACKUPS));
+        assert_eq!(watch.apply_disturbance(OnChunk::End, Bytes::from_static(br#"{"resourceVersion":"9"}"#)), None);
+        assert!(!watches.is_open(BACKUPS));
+        assert_eq!((watches.before_last(BACKUPS, 1), watches.before_last(BACKUPS, 2)), (Some(4), None));
     }
 
     #[test]
