@@ -99,11 +99,8 @@ fn a_trial_that_does_not_settle_lists_its_pending_handlers() {
     let once = ["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "2s"];
     let run = child::output(kopfd(folder.path()).args(once));
     let account = String::from_utf8_lossy(&run.stderr);
-    let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
-    let end = regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace(end, "N seconds");
-    let expected = "not settled within 2s: 'wait' of ConfigMap default/one is retried in N seconds (not yet)\n\
-                    hint: raise `--timeout` if this is expected to take longer\n";
-    assert_eq!(end, expected, "{account}");
+    let expected = "not settled within 2s: 'wait' of ConfigMap default/one is retried in N seconds (not yet)";
+    assert_eq!(unsettled(&account), expected, "{account}");
     assert_eq!(run.status.code(), Some(1), "{account}");
 
     write(folder.path(), "code.rhai", "fn wait() { sleep(3600); }");
@@ -111,6 +108,62 @@ fn a_trial_that_does_not_settle_lists_its_pending_handlers() {
     let account = String::from_utf8_lossy(&run.stderr);
     assert!(account.contains("within 2s: 'wait' of ConfigMap default/one has been running for "), "{account}");
     assert_eq!(run.status.code(), Some(1), "{account}");
+}
+
+/// Returns the error of a trial that has not settled, without its hint, and with N for numbers of seconds.
+fn unsettled(account: &str) -> String {
+    let (_, end) = account.split_once("error: ").unwrap_or_else(|| panic!("{account}"));
+    let error = end.strip_suffix("\nhint: raise `--timeout` if this is expected to take longer\n").unwrap_or_else(|| panic!("{account}"));
+    regex::Regex::new(r"\d+ seconds").expect("the pattern is valid").replace_all(error, "N seconds").into_owned()
+}
+
+#[test]
+fn a_trial_that_does_not_settle_lists_its_pending_activities() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "code.rhai", "fn greet() {}");
+    let retried = r#"startup: [{id: begin, run: 'throw temporary("not yet", 3600);'}]"#;
+    let running = "login: [{id: sign_in, run: 'sleep(3600);'}]";
+    for (activity, pending) in [
+        (retried, "'begin' of the startup activity of operator 'tried' is retried in N seconds (not yet)"),
+        (running, "'sign_in' of the login activity of operator 'tried' has been running for N seconds"),
+    ] {
+        write(folder.path(), "operator.yaml", &format!("{}  activities:\n    {activity}\n", manifest("greet")));
+        let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--once", "--timeout", "2s"]));
+        let account = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(unsettled(&account), format!("not settled within 2s: {pending}"), "{account}");
+        assert_eq!(run.status.code(), Some(1), "{account}");
+    }
+}
+
+#[test]
+fn a_trial_that_does_not_settle_lists_its_pending_schedules() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // The last tick comes well before the timeout, and the next one after it.
+    let seconds = [2, 4, 6].map(|later| ((jiff::Timestamp::now().as_second() + later) % 60).to_string()).join(",");
+    let schedules = format!(
+        "  schedules:\n    - {{id: retried, cron: '{seconds} * * * * *', run: 'throw temporary(\"not yet\", 3600);'}}\n    \
+         - {{id: running, cron: '{seconds} * * * * *', run: 'sleep(3600);'}}\n"
+    );
+    write(folder.path(), "operator.yaml", &(manifest("wait") + &schedules));
+    // Without it, the trial would settle before the first tick.
+    write(folder.path(), "code.rhai", "fn wait() { throw temporary(\"not yet\", 3600); }");
+    write(folder.path(), "obj.yaml", OBJECT);
+    let run = child::output(kopfd(folder.path()).args(["operator.yaml", "--apply", "obj.yaml", "--once", "--timeout", "8s"]));
+    let account = String::from_utf8_lossy(&run.stderr);
+    let expected = "not settled within 8s: 'retried' of the schedules of operator 'tried' is retried in N seconds (not yet), \
+                    'running' of the schedules of operator 'tried' has been running for N seconds and \
+                    'wait' of ConfigMap default/one is retried in N seconds (not yet)";
+    assert_eq!(unsettled(&account), expected, "{account}");
+    assert_eq!(run.status.code(), Some(1), "{account}");
+}
+
+#[test]
+fn a_trial_waits_for_five_minutes_unless_it_is_told_otherwise() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let help = child::output(kopfd(folder.path()).arg("--help"));
+    let help = String::from_utf8_lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, timeout) = help.split_once("--timeout <DURATION> ").unwrap_or_else(|| panic!("{help}"));
+    assert!(timeout.split_once(" --").is_some_and(|(timeout, _)| timeout.ends_with("[default: 5m]")), "{help}");
 }
 
 #[test]

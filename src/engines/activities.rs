@@ -52,7 +52,7 @@ pub enum ActivityError {
     /// A handler has failed for good.
     #[error("{activity} '{}' has failed: {}", .failed.id, .failed.error)]
     Failed {
-        /// What it is, in words.
+        /// The name of the activity for messages.
         activity: &'static str,
         /// The first failed handler.
         failed: FailedHandler,
@@ -60,7 +60,7 @@ pub enum ActivityError {
     /// It took too long.
     #[error("{activity} has not ended within {} seconds", .limit.as_secs_f64())]
     Timeout {
-        /// What it is, in words.
+        /// The name of the activity for messages.
         activity: &'static str,
         /// The time limit.
         limit: Duration,
@@ -68,6 +68,18 @@ pub enum ActivityError {
     /// The operator stops.
     #[error("the operator stops")]
     Stopped,
+}
+
+/// A run of an activity: it tells its end, also if it is dropped.
+struct Ending<'a> {
+    events: &'a EventStream,
+    activity: Moment,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.events.emit(&EngineEvent::ActivityEnded { activity: self.activity });
+    }
 }
 
 /// Whether failed attempts are repeated.
@@ -137,6 +149,7 @@ impl Activities {
         let revision = Arc::clone(&self.revision.read());
         let handlers = revision.handlers.iter().filter(|(own, _)| *own == moment).map(|(_, handler)| Arc::clone(handler));
         let mut run = ActivityRun::new(handlers, self.clock.now());
+        let _ending = Ending { events: &self.events, activity: moment };
         loop {
             for (handler, record) in run.due(self.clock.now()) {
                 self.events.emit(&EngineEvent::ActivityCalled { activity: moment, handler: &handler, retry: record.retries });
@@ -238,7 +251,7 @@ fn kind(moment: Moment) -> Kind {
 }
 
 /// Returns what an activity is called in messages.
-fn title(moment: Moment) -> &'static str {
+pub fn title(moment: Moment) -> &'static str {
     match moment {
         Moment::Startup => "the startup activity",
         Moment::Cleanup => "the cleanup activity",

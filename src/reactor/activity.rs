@@ -1,5 +1,7 @@
 //! The activity of operators: whether they are ready, when they have settled, and what has failed.
 
+mod sink;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -9,19 +11,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use crate::handling::{Handler, On};
-use crate::object::{Body, EventKind, ObjectKey};
+use crate::handling::Handler;
+use crate::object::Body;
 use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
-use crate::engines::events::{EngineEvent, EventSink};
+use crate::engines::EventSink;
 use crate::engines::pause::Pause;
+use sink::OperatorEvents;
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
-
-/// Stands for the object of a schedule that has failed.
-const SCHEDULE: &str = "the schedules";
 
 /// Characters of a value that are shown.
 const MAX_SHOWN: usize = 80;
@@ -48,8 +48,8 @@ pub struct ActivityMonitor {
     workers: AtomicUsize,
     /// Running calls of timers and schedules. Daemons are not counted: they run as long as their objects exist.
     timer_calls: AtomicUsize,
-    /// Schedules that have something to read or store.
-    unsynced: Mutex<BTreeSet<String>>,
+    /// Schedules that have something to read or store, by operator and id.
+    unsynced: Mutex<BTreeSet<(String, String)>>,
     /// Watches that have not completed their first list.
     unlisted: AtomicUsize,
     /// Handlers that have failed permanently.
@@ -136,6 +136,11 @@ impl Drop for UnreadyWebhooks {
 }
 
 impl ActivityMonitor {
+    /// Returns the sink of the events of an operator.
+    pub fn sink_of(self: &Arc<Self>, operator: &str) -> Arc<dyn EventSink> {
+        Arc::new(OperatorEvents { operator: operator.to_owned(), monitor: Arc::clone(self) })
+    }
+
     /// Records that webhooks of an operator are not known to the API server yet, until the guard is dropped.
     pub fn webhooks_unready(self: &Arc<Self>) -> UnreadyWebhooks {
         self.unready_webhooks.fetch_add(1, Ordering::SeqCst);
@@ -258,8 +263,8 @@ impl ActivityMonitor {
     }
 
     /// Forgets an object that is deleted or no longer served.
-    fn forget(&self, uid: &str) {
-        self.pending.gone(uid);
+    fn forget(&self, operator: &str, uid: &str) {
+        self.pending.gone(operator, uid);
         self.broken.lock().remove(uid);
     }
 
@@ -275,12 +280,13 @@ impl ActivityMonitor {
     }
 
     /// Records whether a schedule has something to read or store.
-    fn schedule_synced(&self, handler: &Handler, is_synced: bool) {
+    fn schedule_synced(&self, operator: &str, handler: &Handler, is_synced: bool) {
+        let key = (operator.to_owned(), handler.id.clone());
         let mut unsynced = self.unsynced.lock();
         if is_synced {
-            unsynced.remove(&handler.id);
+            unsynced.remove(&key);
         } else {
-            unsynced.insert(handler.id.clone());
+            unsynced.insert(key);
         }
         drop(unsynced);
         self.changed.notify_waiters();
@@ -311,49 +317,6 @@ impl ActivityMonitor {
     }
 }
 
-impl EventSink for ActivityMonitor {
-    fn accept(&self, event: &EngineEvent<'_>) {
-        match event {
-            EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, .. } => self.pending.gone(&ObjectKey::of(body).uid),
-            EngineEvent::ObjectForgotten { uid } => self.forget(uid),
-            // A daemon runs as long as its object exists: nothing waits for its end.
-            EngineEvent::HandlerCalled { handler: Handler { on: On::Daemon, .. }, .. }
-            | EngineEvent::HandlerReturned { handler: Handler { on: On::Daemon, .. }, .. } => {}
-            EngineEvent::HandlerCalled { body, handler, .. } => {
-                self.timer_calls.fetch_add(usize::from(handler.on == On::Timer), Ordering::SeqCst);
-                self.pending.called(handler, body);
-            }
-            EngineEvent::HandlerReturned { body, handler, .. } => {
-                self.pending.returned(handler, body);
-                if handler.on == On::Timer {
-                    self.timer_returned();
-                }
-            }
-            EngineEvent::TaskEnded { body, handler, .. } => self.pending.returned(handler, body),
-            EngineEvent::AttemptJudged { body, handler, outcome, .. } => {
-                if outcome.is_final && outcome.error.is_some() {
-                    self.failed(handler, body);
-                }
-                if handler.on != On::Daemon {
-                    self.pending.concluded(handler, body, outcome);
-                }
-            }
-            EngineEvent::ScheduleCalled { .. } => drop(self.timer_calls.fetch_add(1, Ordering::SeqCst)),
-            EngineEvent::ScheduleJudged { handler, outcome, .. } => {
-                self.timer_returned();
-                if outcome.is_some_and(|outcome| outcome.is_final && outcome.error.is_some()) {
-                    self.failures.lock().push(Failure { handler: handler.id.clone(), object: SCHEDULE.to_owned() });
-                }
-            }
-            EngineEvent::ScheduleStarted { handler, is_synced } | EngineEvent::ScheduleSynced { handler, is_synced } => {
-                self.schedule_synced(handler, *is_synced);
-            }
-            EngineEvent::CycleEnded { uid, body, error } => self.cycled(uid, body, *error),
-            _ => {}
-        }
-    }
-}
-
 /// Returns a value in one line, cut if it is long.
 pub fn shown(value: &Value) -> String {
     let text = value.to_string();
@@ -363,18 +326,8 @@ pub fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handling::{Outcome, Verdict};
-    use crate::object::Patch;
-    use crate::script::Returned;
+    use crate::engines::EngineEvent;
     use serde_json::json;
-
-    fn backup() -> Body {
-        Body::from(json!({"kind": "Backup", "metadata": {"uid": "1", "namespace": "default", "name": "x"}}))
-    }
-
-    fn handler() -> Handler {
-        Handler::simple("make", On::Create)
-    }
 
     #[test]
     fn an_object_is_broken_from_a_failed_cycle_to_the_next_good_one() {
@@ -387,7 +340,7 @@ mod tests {
         monitor.cycled("1", &body, None);
         assert!(monitor.broken().is_empty());
         monitor.cycled("1", &body, Some("no such function"));
-        monitor.accept(&EngineEvent::ObjectForgotten { uid: "1" });
+        monitor.note("tested", &EngineEvent::ObjectForgotten { uid: "1" });
         assert!(monitor.broken().is_empty());
     }
 
@@ -443,36 +396,6 @@ mod tests {
         assert!(!monitor.is_quiet(), "the other operator has one before it");
         monitor.pending_scans(1, 0);
         assert!(monitor.is_quiet());
-    }
-
-    #[test]
-    fn handlers_are_pending_from_their_call_to_their_end_or_to_that_of_the_object() {
-        let (monitor, body, handler) = (ActivityMonitor::default(), backup(), handler());
-        let count = || monitor.pending.all().len();
-        let (body, handler) = (&body, &handler);
-        let call = || monitor.accept(&EngineEvent::HandlerCalled { body, handler, reason: None, retry: 0 });
-        let judge = |outcome: &Outcome| monitor.accept(&EngineEvent::AttemptJudged { body, handler, retry: 0, outcome });
-        let returned = Returned::new(Verdict::Returned(None), Patch::default());
-        call();
-        assert_eq!(count(), 1);
-        monitor.accept(&EngineEvent::HandlerReturned { body, handler, reason: None, retry: 0, returned: &returned });
-        assert_eq!(count(), 0, "whether it is called again is not known yet");
-        judge(&Outcome { error: Some("not yet".to_owned()), ..Outcome::default() });
-        assert_eq!((count(), monitor.failures().len()), (1, 0));
-        monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Modified, consistency_in: None });
-        assert_eq!(count(), 1);
-        monitor.accept(&EngineEvent::ObjectSeen { body, event_kind: EventKind::Deleted, consistency_in: None });
-        assert_eq!(count(), 0);
-        call();
-        monitor.accept(&EngineEvent::ObjectForgotten { uid: "other" });
-        assert_eq!(count(), 1);
-        monitor.accept(&EngineEvent::ObjectForgotten { uid: "1" });
-        assert_eq!(count(), 0);
-        call();
-        judge(&Outcome { is_final: true, ..Outcome::default() });
-        assert_eq!((count(), monitor.failures().len()), (0, 0));
-        judge(&Outcome { is_final: true, error: Some("never".to_owned()), ..Outcome::default() });
-        assert_eq!(monitor.failures(), [Failure { handler: "make".to_owned(), object: "Backup default/x".to_owned() }]);
     }
 
     #[test]

@@ -192,7 +192,7 @@ async fn start(operator: &Operator, access: Access, shared: &Shared, stop: &Stop
     let scripts = Arc::new(HostScripts::new(host, installed, &metrics));
     let counted = Arc::new(MetricsSink::new(metrics));
     let counting = EventStream::default().with(Arc::clone(&counted) as Arc<dyn EventSink>).with(Arc::new(LogPoster(led_poster)));
-    let events = event_stream(shared.monitor.clone(), counting.with(Arc::new(shared.events.clone())), log.clone());
+    let events = event_stream(name, shared.monitor.as_ref(), counting.with(Arc::new(shared.events.clone())), log.clone());
     let calls = Arc::clone(&scripts) as Arc<dyn Scripts>;
     let activities = Activities::new(calls, operator.activities.clone(), settings, shared.clock.clone(), events.clone());
     let activities = Arc::new(activities);
@@ -419,8 +419,8 @@ async fn run(
 }
 
 /// Returns the event stream of an operator: first the monitor, then the other sinks, and the log last.
-fn event_stream(monitor: Option<Arc<ActivityMonitor>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
-    let sinks = monitor.map(|monitor| monitor as Arc<dyn EventSink>).into_iter();
+fn event_stream(name: &str, monitor: Option<&Arc<ActivityMonitor>>, followers: EventStream, log: Option<Arc<ChangeLog>>) -> EventStream {
+    let sinks = monitor.map(|monitor| monitor.sink_of(name)).into_iter();
     let sinks = sinks.chain([Arc::new(followers) as Arc<dyn EventSink>]).chain(log.map(|log| log as Arc<dyn EventSink>));
     sinks.chain([Arc::new(LogSink) as Arc<dyn EventSink>]).fold(EventStream::default(), EventStream::with)
 }

@@ -7,23 +7,64 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::engines::activities::title;
 use crate::handling::{Handler, Outcome};
+use crate::manifest::operator::Moment;
 use crate::object::{Body, ObjectKey};
 
-/// The pending handlers of all objects.
+/// Stands for the object of a schedule.
+pub(super) const SCHEDULES: &str = "the schedules";
+
+/// The pending handlers of all operators.
 #[derive(Debug, Default)]
 pub struct PendingHandlers {
-    /// By the unique id of the object, or its substitute, and the id of the handler.
-    all: Mutex<BTreeMap<(String, String), Pending>>,
+    all: Mutex<BTreeMap<Key, Pending>>,
+}
+
+/// A handler of an operator, and what it is called for.
+#[derive(Debug, Clone, Copy)]
+pub struct Called<'a> {
+    /// The name of the operator.
+    pub operator: &'a str,
+    /// The handler.
+    pub handler: &'a Handler,
+    /// The subject of the call.
+    pub subject: Subject<'a>,
+}
+
+/// The subject of a call: an activity, a schedule, or an object.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject<'a> {
+    /// An activity of the operator.
+    Activity(Moment),
+    /// The ticks of a schedule.
+    Ticks,
+    /// An object.
+    Object(&'a Body),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    owner: Owner,
+    operator: String,
+    handler: String,
+}
+
+/// Activities come first: nothing else begins before the end of the startup and of the login.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Activity(&'static str),
+    Schedules,
+    /// By the unique id, or its substitute.
+    Object(String),
 }
 
 /// A pending handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
-    /// Its id.
-    pub handler: String,
-    /// The kind, the namespace and the name of the object.
-    pub object: String,
+    handler: String,
+    /// The kind, the namespace and the name of the object, or what the operator calls the handler for.
+    subject: String,
     state: State,
 }
 
@@ -35,28 +76,33 @@ enum State {
 
 impl PendingHandlers {
     /// Records a call.
-    pub fn called(&self, handler: &Handler, body: &Body) {
-        self.set(handler, body, State::Running { since: Instant::now() });
+    pub fn called(&self, called: Called<'_>) {
+        self.set(called, State::Running { since: Instant::now() });
     }
 
     /// Records the end of a call; only the outcome decides whether another attempt follows.
-    pub fn returned(&self, handler: &Handler, body: &Body) {
-        self.all.lock().remove(&key(handler, body));
+    pub fn returned(&self, called: Called<'_>) {
+        self.all.lock().remove(&called.key());
     }
 
     /// Records the outcome of an attempt.
-    pub fn concluded(&self, handler: &Handler, body: &Body, outcome: &Outcome) {
+    pub fn concluded(&self, called: Called<'_>, outcome: &Outcome) {
         if outcome.is_final {
-            self.returned(handler, body);
+            self.returned(called);
             return;
         }
         let at = Instant::now().checked_add(outcome.delay.unwrap_or_default()).unwrap_or_else(Instant::now);
-        self.set(handler, body, State::Retrying { at, error: outcome.error.clone() });
+        self.set(called, State::Retrying { at, error: outcome.error.clone() });
     }
 
-    /// Removes the handlers of an object that is deleted or no longer served.
-    pub fn gone(&self, uid: &str) {
-        self.all.lock().retain(|key, _| key.0 != uid);
+    /// Removes an operator's handlers of an object that is deleted or no longer served.
+    pub fn gone(&self, operator: &str, uid: &str) {
+        self.remove(operator, &Owner::Object(uid.to_owned()));
+    }
+
+    /// Removes an operator's handlers of an activity that has ended.
+    pub fn ended(&self, operator: &str, activity: Moment) {
+        self.remove(operator, &Owner::Activity(title(activity)));
     }
 
     /// Returns the pending handlers.
@@ -64,9 +110,33 @@ impl PendingHandlers {
         self.all.lock().values().cloned().collect()
     }
 
-    fn set(&self, handler: &Handler, body: &Body, state: State) {
-        let pending = Pending { handler: handler.id.clone(), object: named(body), state };
-        self.all.lock().insert(key(handler, body), pending);
+    fn set(&self, called: Called<'_>, state: State) {
+        let pending = Pending { handler: called.handler.id.clone(), subject: called.subject_name(), state };
+        self.all.lock().insert(called.key(), pending);
+    }
+
+    fn remove(&self, operator: &str, owner: &Owner) {
+        self.all.lock().retain(|key, _| key.operator != operator || key.owner != *owner);
+    }
+}
+
+impl Called<'_> {
+    fn key(&self) -> Key {
+        let owner = match self.subject {
+            Subject::Activity(moment) => Owner::Activity(title(moment)),
+            Subject::Ticks => Owner::Schedules,
+            Subject::Object(body) => Owner::Object(ObjectKey::of(body).uid),
+        };
+        Key { owner, operator: self.operator.to_owned(), handler: self.handler.id.clone() }
+    }
+
+    /// Several operators may have activities and schedules with the same ids.
+    fn subject_name(&self) -> String {
+        match self.subject {
+            Subject::Activity(moment) => format!("{} of operator '{}'", title(moment), self.operator),
+            Subject::Ticks => format!("{SCHEDULES} of operator '{}'", self.operator),
+            Subject::Object(body) => named(body),
+        }
     }
 }
 
@@ -75,22 +145,18 @@ pub(super) fn named(body: &Body) -> String {
     format!("{} {}", body.get("kind").and_then(Value::as_str).unwrap_or("object"), ObjectKey::of(body))
 }
 
-fn key(handler: &Handler, body: &Body) -> (String, String) {
-    (ObjectKey::of(body).uid, handler.id.clone())
-}
-
 impl fmt::Display for Pending {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { handler, object, state } = self;
+        let Self { handler, subject, state } = self;
         let now = Instant::now();
         match state {
             State::Running { since } => {
                 let running = (now - *since).as_secs_f64().round();
-                write!(formatter, "'{handler}' of {object} has been running for {running} seconds")
+                write!(formatter, "'{handler}' of {subject} has been running for {running} seconds")
             }
             State::Retrying { at, error } => {
                 let left = at.saturating_duration_since(now).as_secs_f64().round();
-                write!(formatter, "'{handler}' of {object} is retried in {left} seconds")?;
+                write!(formatter, "'{handler}' of {subject} is retried in {left} seconds")?;
                 match error.as_deref().and_then(|error| error.lines().next()) {
                     Some(error) => write!(formatter, " ({error})"),
                     None => Ok(()),
@@ -112,21 +178,51 @@ mod tests {
         let (pending, handler) = (PendingHandlers::default(), Handler::simple("make", On::Create));
         let body = Body::from(json!({"kind": "Pod", "metadata": {"uid": "u", "name": "p", "namespace": "n"}}));
         let states = || pending.all().iter().map(ToString::to_string).collect::<Vec<_>>();
-        pending.called(&handler, &body);
+        let for_object = |body| Called { operator: "tested", handler: &handler, subject: Subject::Object(body) };
+        let called = for_object(&body);
+        pending.called(called);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(states(), ["'make' of Pod n/p has been running for 3 seconds"]);
         let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet\nat a.rhai:1".to_owned()), ..Outcome::default() };
-        pending.concluded(&handler, &body, &retried);
+        pending.concluded(called, &retried);
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(states(), ["'make' of Pod n/p is retried in 50 seconds (not yet)"]);
-        pending.concluded(&handler, &body, &Outcome { is_final: true, ..Outcome::default() });
+        pending.concluded(called, &Outcome { is_final: true, ..Outcome::default() });
         assert!(states().is_empty());
-        pending.called(&handler, &body);
+        pending.called(called);
         let without_uid = Body::from(json!({"kind": "Pod", "metadata": {"name": "q"}}));
-        pending.called(&handler, &without_uid);
-        pending.gone("u");
+        pending.called(for_object(&without_uid));
+        pending.gone("another", "u");
+        assert_eq!(states().len(), 2, "each operator forgets its own handlers");
+        pending.gone("tested", "u");
         assert_eq!(states(), ["'make' of Pod q has been running for 0 seconds"]);
-        pending.gone(&ObjectKey::of(&without_uid).uid);
+        pending.gone("tested", &ObjectKey::of(&without_uid).uid);
         assert!(states().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn activities_and_schedules_are_pending_under_their_ids_before_the_handlers_of_objects() {
+        let (pending, handler) = (PendingHandlers::default(), Handler::simple("begin", On::Activity));
+        let body = Body::from(json!({"kind": "Pod", "metadata": {"uid": "u", "name": "p", "namespace": "n"}}));
+        let states = || pending.all().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let called = |operator, subject| Called { operator, handler: &handler, subject };
+        pending.called(called("a", Subject::Object(&body)));
+        pending.called(called("a", Subject::Ticks));
+        pending.called(called("b", Subject::Activity(Moment::Login)));
+        for operator in ["b", "a"] {
+            let retried = Outcome { delay: Some(Duration::from_mins(1)), error: Some("not yet".to_owned()), ..Outcome::default() };
+            pending.concluded(called(operator, Subject::Activity(Moment::Startup)), &retried);
+        }
+        let login = "'begin' of the login activity of operator 'b' has been running for 0 seconds";
+        let schedule = "'begin' of the schedules of operator 'a' has been running for 0 seconds";
+        let object = "'begin' of Pod n/p has been running for 0 seconds";
+        let startup = |operator| format!("'begin' of the startup activity of operator '{operator}' is retried in 60 seconds (not yet)");
+        assert_eq!(states(), [login, &startup("a"), &startup("b"), schedule, object]);
+        pending.ended("a", Moment::Startup);
+        pending.ended("b", Moment::Login);
+        assert_eq!(states(), [&startup("b"), schedule, object]);
+        pending.concluded(called("b", Subject::Activity(Moment::Startup)), &Outcome { is_final: true, ..Outcome::default() });
+        pending.returned(called("a", Subject::Ticks));
+        assert_eq!(states(), [object]);
     }
 }

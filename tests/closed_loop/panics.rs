@@ -187,12 +187,13 @@ impl EventSink for PanickingSink {
             EngineEvent::OperatorPaused { .. } | EngineEvent::OperatorResumed => "pause",
             EngineEvent::LoopBegan { .. } | EngineEvent::LoopEnded { .. } => "loop",
             EngineEvent::IndexFunctionJudged { .. } => "indexed",
-            EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } => "activity",
+            EngineEvent::ActivityCalled { .. } | EngineEvent::ActivityJudged { .. } | EngineEvent::ActivityEnded { .. } => "activity",
             EngineEvent::ScheduleStarted { .. }
             | EngineEvent::ScheduleCalled { .. }
             | EngineEvent::ScheduleJudged { .. }
             | EngineEvent::ScheduleGivenUp { .. }
-            | EngineEvent::ScheduleSynced { .. } => "schedule",
+            | EngineEvent::ScheduleSynced { .. }
+            | EngineEvent::ScheduleEnded { .. } => "schedule",
             EngineEvent::WebhookCalled { .. }
             | EngineEvent::WebhookJudged { .. }
             | EngineEvent::WebhookEnded { .. }

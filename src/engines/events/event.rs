@@ -164,6 +164,11 @@ pub enum EngineEvent<'a> {
         /// The outcome.
         outcome: &'a Outcome,
     },
+    /// A run of an activity has ended: all of its handlers have finished, or it is given up.
+    ActivityEnded {
+        /// The activity.
+        activity: Moment,
+    },
     /// A schedule begins to wait for its ticks.
     ScheduleStarted {
         /// The schedule.
@@ -204,6 +209,11 @@ pub enum EngineEvent<'a> {
         handler: &'a Handler,
         /// Whether nothing is left to store.
         is_synced: bool,
+    },
+    /// A schedule has ended: it has no further ticks, or stops. Nothing is left to store, or it could not be stored.
+    ScheduleEnded {
+        /// The schedule.
+        handler: &'a Handler,
     },
     /// A webhook is called for a request.
     WebhookCalled {

@@ -51,7 +51,7 @@ pub(super) struct Task {
     has_succeeded: bool,
 }
 
-/// What a schedule follows of a revision of the operator.
+/// The part of the operator's revision that a schedule reads.
 #[derive(Clone)]
 pub(super) struct Revision {
     pub handler: Arc<Handler>,
@@ -89,7 +89,7 @@ impl Ends {
     }
 }
 
-/// What is known of the store.
+/// The state of the stored record as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
     /// Nothing yet. Until it is read, no missed tick is caught up.
@@ -154,7 +154,7 @@ impl Task {
             }
         }
         self.finish().await;
-        self.context.events.emit(&EngineEvent::ScheduleSynced { handler: &self.handler, is_synced: true });
+        self.context.events.emit(&EngineEvent::ScheduleEnded { handler: &self.handler });
     }
 
     /// Waits for the end of a pause, and uses the store meanwhile.
