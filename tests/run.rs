@@ -220,22 +220,25 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
 
 #[test]
 fn a_second_signal_ends_the_process_at_once_even_if_its_log_is_not_read() {
-    for noise in [String::new(), noise(100)] {
+    let ways =
+        [(String::new(), "TERM", "TERM"), (noise(100), "TERM", "TERM"), (String::new(), "TERM", "INT"), (String::new(), "INT", "INT")];
+    for (noise, first, second) in ways {
         let cluster = Cluster::start();
         cluster.write("operator.yaml", &operator("create", &format!("{noise}\n{STUCK}")));
         let mut run = Process::start(cluster.kopfd().args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]));
         let mut log = run.stderr.take().unwrap();
         cluster.client().wait_until_there("/api/v1/namespaces/default/secrets/marker");
-        run.signal("TERM");
+        run.signal(first);
         std::thread::sleep(Duration::from_secs(1));
         assert!(run.is_running(), "the handler has an hour to finish");
-        run.signal("TERM");
+        run.signal(second);
         assert_eq!(run.wait(Duration::from_secs(10)).code(), Some(130));
         if noise.is_empty() {
             let mut printed = String::new();
             log.read_to_string(&mut printed).unwrap();
-            assert!(printed.contains("Signal SIGTERM is received. The operator is stopping."), "{printed}");
-            assert!(printed.contains("Signal SIGTERM is received again. The process ends at once."), "{printed}");
+            assert!(printed.contains(&format!("Signal SIG{first} is received. The operator is stopping.")), "{printed}");
+            let again = if first == second { "again".to_owned() } else { format!("after SIG{first}") };
+            assert!(printed.contains(&format!("Signal SIG{second} is received {again}. The process ends at once.")), "{printed}");
         }
     }
 }
@@ -430,12 +433,13 @@ fn the_log_follows_the_options_or_the_environment() {
     let (info, debug) = ("[INFO    ]", "[DEBUG   ]");
     let in_json = r#""message":"warned of one","#;
     // The texts that the log must and must not have.
-    let ways: [(Way, &[&str], &[&str]); 19] = [
+    let ways: [(Way, &[&str], &[&str]); 20] = [
         ((&[], &[]), &[info, "kopfd.objects        [WARNING ] [default/one] warned of one"], &[debug]),
         ((&["--verbose"], &[]), &[info, debug, "is invoked."], &["hyper"]),
         ((&["-v"], &[]), &[debug], &["hyper"]),
         ((&[], &[("KOPFD_VERBOSE", "true")]), &[debug], &["hyper"]),
         ((&["--debug"], &[]), &[debug, "hyper"], &[]),
+        ((&["-d"], &[]), &[debug, "hyper"], &[]),
         ((&[], &[("KOPFD_DEBUG", "true")]), &[debug, "hyper"], &[]),
         ((&["--quiet"], &[]), &["warned of"], &[info, debug]),
         ((&["-q"], &[]), &["warned of"], &[info, debug]),
@@ -478,6 +482,38 @@ fn the_files_of_the_embedded_server_are_its_owners_and_it_listens_on_loopback() 
     let listening = listeners(cluster.process.id());
     assert_eq!(listening.len(), 1, "{listening:?}");
     assert!(listening.iter().all(std::net::IpAddr::is_loopback), "{listening:?}");
+}
+
+/// Options and variables of the embedded server, and the address and the port that it takes; any free port if there is none.
+type Listening<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, Option<&'a str>);
+
+#[test]
+fn the_embedded_server_follows_its_options_or_the_environment() {
+    let cluster = Cluster::start();
+    let listeners_of_ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = listeners_of_ports.map(|free| free.local_addr().unwrap().port().to_string());
+    let [one, other] = [&*ports[0], &*ports[1]];
+    let options = ["--port", other, "--address", "127.0.0.3"];
+    let environment = [("KOPFD_APISERVER_PORT", one), ("KOPFD_APISERVER_ADDRESS", "127.0.0.2")];
+    let empty = environment.map(|(name, _)| (name, ""));
+    let ways: [Listening<'_>; 4] = [
+        (&[], &environment, "127.0.0.2", Some(one)),
+        (&options, &[], "127.0.0.3", Some(other)),
+        (&options, &environment, "127.0.0.3", Some(other)),
+        (&[], &empty, "127.0.0.1", None),
+    ];
+    for (options, environment, address, port) in ways {
+        let mut command = cluster.kopfd();
+        command.args(["apiserver", "--kubeconfig-out", "second.kubeconfig"]).args(options).envs(environment.iter().copied());
+        let mut server = Process::start(command.stdout(Stdio::piped()));
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told = line.trim_end().strip_prefix("The API server listens on https://").and_then(|rest| rest.strip_suffix('.')).unwrap();
+        let (told_address, told_port) = told.rsplit_once(':').unwrap();
+        assert_eq!(told_address, address, "{options:?} {environment:?}");
+        assert!(port.is_none_or(|port| told_port == port), "{options:?} {environment:?}: {told}");
+        assert_eq!(listeners(server.id()), [address.parse::<std::net::IpAddr>().unwrap()]);
+    }
 }
 
 /// Returns the addresses that a process listens on.

@@ -1,8 +1,10 @@
-//! Every setting has a test that shows its effect.
+//! Every setting has a test that shows its effect, and every environment variable one that sets it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Command, CommandFactory as _};
+use kopfd::cli::Cli;
 use kopfd::manifest::settings_table::TABLE;
 
 const PEERS: &str = "tests/scenarios/holding/peering.yaml";
@@ -83,4 +85,44 @@ fn every_setting_has_a_test_of_its_effect() {
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default();
         assert!(text.contains(test), "{setting}: {file} has no test {test:?}");
     }
+}
+
+#[test]
+fn every_environment_variable_has_a_test_that_sets_it() {
+    let mut variables = BTreeSet::new();
+    add_variables(&Cli::command(), &mut variables);
+    let of_options = variables.len();
+    // Those that are not of one option.
+    let read = regex::Regex::new(r#""(KOPFD_[A-Z_]+)""#).expect("the pattern is valid");
+    for text in sources("src/cli") {
+        let (product, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
+        variables.extend(read.captures_iter(product).map(|found| found[1].to_owned()));
+    }
+    assert!(of_options > 30 && variables.len() > of_options, "{variables:?}");
+    let tests = sources("tests");
+    let is_set = |name: &String| tests.iter().any(|text| text.contains(&format!("(\"{name}\",")));
+    let untested: Vec<&String> = variables.iter().filter(|name| !is_set(name)).collect();
+    assert!(untested.is_empty(), "no test sets these variables, such as by `.env(\"NAME\", \"value\")`: {untested:?}");
+}
+
+fn add_variables(command: &Command, variables: &mut BTreeSet<String>) {
+    variables.extend(command.get_arguments().filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned)));
+    command.get_subcommands().for_each(|command| add_variables(command, variables));
+}
+
+/// Returns the texts of all Rust files of a directory.
+fn sources(directory: &str) -> Vec<String> {
+    let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)];
+    let mut files: Vec<PathBuf> = Vec::new();
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
+            let path = entry.expect("the directory can be read").path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.iter().map(|file| std::fs::read_to_string(file).expect("a source can be read")).collect()
 }

@@ -376,7 +376,8 @@ async fn handle_signals(stop: Stop, exit_timeouts: ExitTimeouts) {
     stop.request(first);
     let limit = exit_timeouts.longest().unwrap_or(Duration::MAX);
     if let Ok(second) = tokio::time::timeout(limit, next()).await {
-        warn!(target: "kopfd", "Signal {second} is received again. The process ends at once.");
+        let again = if second == first { "again".to_owned() } else { format!("after {first}") };
+        warn!(target: "kopfd", "Signal {second} is received {again}. The process ends at once.");
     } else {
         error!(target: "kopfd", "The operator does not stop in time. The process ends at once.");
     }

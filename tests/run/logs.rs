@@ -100,7 +100,10 @@ fn values_of_secrets_are_in_no_log() {
             cluster.write("operator.yaml", &manifest.replace("FORM", stored));
             let mut command = cluster.kopfd();
             command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig", "--debug", "--log-format", form]);
-            let run = Run(Process::start(command.args(["--secrets-key-file", "secrets.key"])));
+            let run = Run(Process::start(match form {
+                "plain" => command.args(["--secrets-key-file", "secrets.key"]),
+                _ => command.env("KOPFD_SECRETS_KEY_FILE", "secrets.key"),
+            }));
             let path = "/api/v1/namespaces/default/secrets";
             let applied = json!({"stringData": {"password": "hunter2-applied"}}).to_string();
             let metadata = json!({
@@ -158,4 +161,7 @@ fn digests_need_a_usable_key() {
     let reason = "the key in line 1 has fewer than 32 characters";
     assert_eq!(refused, format!("error: the keys of digests in short.key cannot be used: {reason}\n{hint}"));
     assert!(printed(&["--secrets-key-file", "none.key"]).starts_with("error: the keys of digests in none.key cannot be used: "));
+    let mut command = cluster.kopfd();
+    command.args(["run", "operator.yaml", "--kubeconfig", "kubeconfig"]).env("KOPFD_SECRETS_KEY_FILE", "short.key");
+    assert_eq!(String::from_utf8(super::output(&mut command).stderr).unwrap(), refused, "the variable names the file, too");
 }

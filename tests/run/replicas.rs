@@ -19,7 +19,28 @@ use serde_json::{Value, json};
 use super::{Api, Cluster, object};
 use crate::child::{LIMIT, Process, ask};
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/tested";
+/// The Lease of the replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lease {
+    /// The one of the operator, in the namespace of the context. The replicas have most settings by options, and some by variables.
+    Default,
+    /// One with another name and namespace. The first replica has all settings by options, the second one by variables.
+    Named,
+}
+
+impl Lease {
+    fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Default => ("default", "tested"),
+            Self::Named => ("elections", "elected"),
+        }
+    }
+
+    fn path(self) -> String {
+        let (namespace, name) = self.place();
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+    }
+}
 
 /// The times of the elections: a busy machine may need seconds for a request.
 const LEASE_DURATION: Duration = Duration::from_secs(12);
@@ -61,6 +82,7 @@ struct Write {
 
 struct ProxyState {
     client: Client,
+    lease: Lease,
     writes: Mutex<Vec<Write>>,
     is_cut_for_leases: AtomicBool,
     /// How long writes are on their way, in milliseconds.
@@ -75,11 +97,12 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn start(cluster: &Cluster, name: &str) -> Self {
+    fn start(cluster: &Cluster, name: &str, lease: Lease) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let options = Options { kubeconfig: Some(cluster.path("kubeconfig")), ..Options::default() };
         let client = runtime.block_on(Client::connect(options, Clock::system())).unwrap();
-        let state = ProxyState { client, writes: Mutex::default(), is_cut_for_leases: AtomicBool::new(false), way: AtomicU64::new(0) };
+        let state =
+            ProxyState { client, lease, writes: Mutex::default(), is_cut_for_leases: AtomicBool::new(false), way: AtomicU64::new(0) };
         let state = Arc::new(state);
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -121,7 +144,7 @@ async fn pass(State(state): State<Arc<ProxyState>>, received: Received) -> Respo
         let is_review = path.starts_with("/apis/authorization.k8s.io/");
         if method != Method::GET && !is_lease && !is_review {
             tokio::time::sleep(Duration::from_millis(state.way.load(Ordering::SeqCst))).await;
-            let lease = state.client.request(&Request::get(LEASE)).await.unwrap().json().unwrap();
+            let lease = state.client.request(&Request::get(state.lease.path())).await.unwrap().json().unwrap();
             let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
             state.writes.lock().push(Write { at: Instant::now(), path, holder });
         }
@@ -152,18 +175,32 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(cluster: &Cluster, name: &str) -> Self {
-        let proxy = Proxy::start(cluster, name);
+    fn start(cluster: &Cluster, name: &str, lease: Lease) -> Self {
+        let proxy = Proxy::start(cluster, name, lease);
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log = cluster.path(&format!("{name}.log"));
         let mut command = cluster.kopfd();
         let seconds = |time: Duration| format!("{}s", time.as_secs_f64());
+        let [duration, deadline, period] = [LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD].map(seconds);
+        let (namespace, lease_name) = lease.place();
+        command.args(["run", "operator.yaml", "--log-format=plain"]);
+        if (lease, name) == (Lease::Named, "two") {
+            command
+                .envs([("KOPFD_LEADER_ELECT", "yes"), ("KOPFD_LEASE", lease_name), ("KOPFD_LEASE_NAMESPACE", namespace)])
+                .env("KOPFD_LEASE_DURATION", duration)
+                .env("KOPFD_RENEW_DEADLINE", deadline)
+                .env("KOPFD_RETRY_PERIOD", period);
+        } else {
+            command.arg("--leader-elect").arg(format!("--lease-duration={duration}")).arg(format!("--renew-deadline={deadline}"));
+            match lease {
+                Lease::Default => command.env("KOPFD_RETRY_PERIOD", period),
+                Lease::Named => {
+                    command.arg(format!("--retry-period={period}")).args(["--lease", lease_name, "--lease-namespace", namespace])
+                }
+            };
+        }
         command
-            .args(["run", "operator.yaml", "--log-format=plain", "--leader-elect"])
-            .arg(format!("--lease-duration={}", seconds(LEASE_DURATION)))
-            .arg(format!("--renew-deadline={}", seconds(RENEW_DEADLINE)))
             .arg(format!("--liveness=http://127.0.0.1:{port}/healthz"))
-            .env("KOPFD_RETRY_PERIOD", seconds(RETRY_PERIOD))
             .env("KOPFD_KUBECONFIG", &proxy.kubeconfig)
             .envs([("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KOPFD_POD", name)])
             .stderr(std::fs::File::create(&log).unwrap());
@@ -186,18 +223,20 @@ impl Replica {
 /// Two replicas, one of which leads.
 struct Pair {
     cluster: Cluster,
+    lease: Lease,
     api: Api,
     replicas: BTreeMap<String, Replica>,
 }
 
 impl Pair {
-    fn start() -> Self {
-        let objects: Vec<String> = (0..OBJECTS).map(|number| object("default", &format!("c{number}")).to_string()).collect();
+    fn start(lease: Lease) -> Self {
+        let mut objects: Vec<String> = (0..OBJECTS).map(|number| object("default", &format!("c{number}")).to_string()).collect();
+        objects.push(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": Lease::Named.place().0}}).to_string());
         let cluster = Cluster::start_with(&objects.join("\n---\n"), crate::child::LIFETIME);
         cluster.write("operator.yaml", MANIFEST);
-        let replicas = ["one", "two"].map(|name| (name.to_owned(), Replica::start(&cluster, name))).into_iter().collect();
+        let replicas = ["one", "two"].map(|name| (name.to_owned(), Replica::start(&cluster, name, lease))).into_iter().collect();
         let api = cluster.client();
-        let pair = Self { cluster, api, replicas };
+        let pair = Self { cluster, lease, api, replicas };
         for number in 0..OBJECTS {
             pair.api.wait_until_handled("default", &format!("c{number}"));
         }
@@ -205,7 +244,7 @@ impl Pair {
     }
 
     fn lease(&self) -> Value {
-        self.api.send(&Request::get(LEASE)).unwrap()
+        self.api.send(&Request::get(self.lease.path())).unwrap()
     }
 
     /// Returns the pod of the leader.
@@ -250,7 +289,10 @@ fn pod_of(identity: &str) -> &str {
 
 #[test]
 fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_time_of_its_lease() {
-    let mut pair = Pair::start();
+    let mut pair = Pair::start(Lease::Named);
+    let default = pair.api.send(&Request::get(Lease::Default.path()));
+    assert!(matches!(default, Err(Error::Status { status: 404, .. })), "the Lease has the given name and namespace: {default:?}");
+    assert_eq!(pair.lease()["spec"]["leaseDurationSeconds"], LEASE_DURATION.as_secs());
     let leader = pair.leader();
     pair.other(&leader).wait_for("Operator 'tested' stands by as");
     for replica in pair.replicas.values() {
@@ -265,7 +307,7 @@ fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_t
     let (_, metrics) = ask(&pair.replicas[&leader].endpoint, "GET", "/metrics");
     assert!(metrics.contains("kopfd_leader{operator=\"tested\"} 1"), "{metrics}");
     let (_, status) = ask(&standby.endpoint, "GET", "/status");
-    assert!(status.contains("\"role\":\"standby\"") && status.contains("\"lease\":\"default/tested\""), "{status}");
+    assert!(status.contains("\"role\":\"standby\"") && status.contains("\"lease\":\"elections/elected\""), "{status}");
 
     // One of some attempts must do: on a busy machine, single requests may take longer than a second.
     let mut times = Vec::new();
@@ -278,7 +320,7 @@ fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_t
         pair.handle(&format!("after-term-{}", times.len()));
         assert_eq!(pair.replicas[&leader].process.wait(LIMIT).code(), Some(0));
         pair.check_writes();
-        pair.replicas.insert(leader.clone(), Replica::start(&pair.cluster, &leader));
+        pair.replicas.insert(leader.clone(), Replica::start(&pair.cluster, &leader, pair.lease));
         pair.replicas[&leader].wait_for("Operator 'tested' stands by as");
     }
     println!("SIGTERM: another replica leads after {times:?}");
@@ -296,7 +338,7 @@ fn a_leader_hands_over_within_a_second_and_a_killed_one_is_followed_within_the_t
 
 #[test]
 fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues() {
-    let pair = Pair::start();
+    let pair = Pair::start(Lease::Default);
     let leader = pair.leader();
     let stopped = &pair.replicas[&leader];
     // It is stopped in the middle of its work.
@@ -327,7 +369,7 @@ fn a_leader_that_was_stopped_beyond_its_lease_writes_nothing_when_it_continues()
 
 #[test]
 fn a_leader_that_cannot_renew_its_lease_stops_before_its_slow_writes_could_meet_another_leader() {
-    let pair = Pair::start();
+    let pair = Pair::start(Lease::Default);
     let leader = pair.leader();
     let cut = &pair.replicas[&leader];
     cut.proxy.state.way.store(1_500, Ordering::SeqCst);
@@ -342,13 +384,26 @@ fn a_leader_that_cannot_renew_its_lease_stops_before_its_slow_writes_could_meet_
     pair.check_writes();
 }
 
+/// Options and variables, and why they are refused.
+type Refusal = (&'static [&'static str], &'static [(&'static str, &'static str)], &'static str);
+
 #[test]
 fn options_of_the_election_that_cannot_work_are_refused() {
+    const ELECTS: (&str, &str) = ("KOPFD_LEADER_ELECT", "true");
     let cluster = Cluster::start();
     cluster.write("operator.yaml", MANIFEST);
-    let mut command = cluster.kopfd();
-    let refused = crate::child::output(command.args(["run", "operator.yaml", "--leader-elect", "--renew-deadline=20s"]));
-    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{printed}");
-    assert!(printed.starts_with("error: the lease duration (15s) must be longer than the renew deadline (20s)\nhint: "), "{printed}");
+    let deadline = "the lease duration (15s) must be longer than the renew deadline (20s)";
+    let ways: [Refusal; 4] = [
+        (&["--leader-elect", "--renew-deadline=20s"], &[], deadline),
+        (&[], &[ELECTS, ("KOPFD_RENEW_DEADLINE", "20s")], deadline),
+        (&[], &[ELECTS, ("KOPFD_LEASE_DURATION", "9s")], "the lease duration (9s) must be longer than the renew deadline (10s)"),
+        (&[], &[ELECTS, ("KOPFD_RETRY_PERIOD", "9s")], "the renew deadline (10s) must be longer than 1.2 times the retry period (9s)"),
+    ];
+    for (options, environment, reason) in ways {
+        let mut command = cluster.kopfd();
+        let refused = crate::child::output(command.args(["run", "operator.yaml"]).args(options).envs(environment.iter().copied()));
+        let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{printed}");
+        assert!(printed.starts_with(&format!("error: {reason}\nhint: ")), "{printed}");
+    }
 }
