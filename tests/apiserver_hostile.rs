@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -484,48 +485,158 @@ async fn a_full_disk_only_refuses_writes() {
 }
 
 #[tokio::test]
+async fn a_store_that_cannot_be_opened_only_refuses_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let (file, away) = (data.join("objects.redb"), data.join("away"));
+    let server = Server::start_with("trap '' XFSZ; exec \"$@\"", &["--data", data.to_str().unwrap()]);
+    let client = server.client();
+    let body = |name: &str| serde_json::json!({"metadata": {"name": name}, "data": {"x": "x".repeat(400_000)}}).to_string().into_bytes();
+    let mut kept = 0;
+    let post = async |name: &str| {
+        let answer = client.ask("POST", MAPS, &body(name)).await.unwrap();
+        (status(&answer), answer)
+    };
+    assert_eq!(post("before").await.0, 201);
+    kept += 1;
+    // After a failed write, the store is opened again.
+    limit_files(&server, &std::fs::metadata(&file).unwrap().len().to_string());
+    while post(&format!("m{kept}")).await.0 == 201 {
+        kept += 1;
+        assert!(kept < 100, "the limit has no effect");
+    }
+    std::fs::rename(&file, &away).unwrap();
+    for _ in 0..3 {
+        let (status, answer) = post("refused").await;
+        assert_eq!(status, 500, "{answer}");
+        assert!(answer.contains("the store of objects cannot be written"), "{answer}");
+        assert_eq!(server.read(MAPS).await["items"].as_array().unwrap().len(), kept);
+        assert_eq!(server.get(&format!("{MAPS}/refused")).await, 404);
+    }
+    limit_files(&server, "unlimited");
+    std::fs::rename(&away, &file).unwrap();
+    assert_eq!(post("again").await.0, 201);
+    assert_eq!(server.read(MAPS).await["items"].as_array().unwrap().len(), kept + 1);
+}
+
+/// Objects that a writer keeps before it deletes the oldest one.
+const KEPT: usize = 5;
+
+/// A write of a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Write {
+    /// The next number in the writer's own object.
+    Count,
+    /// An object with a number.
+    Create(u64),
+    /// The same.
+    Delete(u64),
+}
+
+/// What the server has acknowledged to a writer.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    count: u64,
+    /// The created objects that are not deleted.
+    there: BTreeSet<u64>,
+    created: u64,
+    answers: u64,
+    /// The last write, if the server was killed before it has answered: it may have succeeded.
+    unanswered: Option<Write>,
+}
+
+impl Known {
+    /// Returns the next write. Every second writer also creates and deletes objects.
+    fn next(&self, writer: usize) -> Write {
+        match self.there.first() {
+            _ if writer.is_multiple_of(2) || self.answers.is_multiple_of(2) => Write::Count,
+            Some(oldest) if self.there.len() >= KEPT => Write::Delete(*oldest),
+            _ => Write::Create(self.created),
+        }
+    }
+
+    /// Makes the next write, and tells whether the server has answered.
+    async fn write(&mut self, client: &Client, writer: usize) -> bool {
+        let write = self.next(writer);
+        let named = |number| format!("w{writer}-{number}");
+        let (method, path, body, success) = match write {
+            Write::Count => ("PATCH", format!("{MAPS}/w{writer}"), format!(r#"{{"data": {{"count": "{}"}}}}"#, self.count + 1), 200),
+            Write::Create(number) => ("POST", MAPS.to_owned(), format!(r#"{{"metadata": {{"name": "{}"}}}}"#, named(number)), 201),
+            Write::Delete(number) => ("DELETE", format!("{MAPS}/{}", named(number)), String::new(), 200),
+        };
+        // A number is not used again: whether such an object exists must depend on one write only.
+        self.created += u64::from(matches!(write, Write::Create(_)));
+        self.unanswered = Some(write);
+        match client.ask(method, &path, body.as_bytes()).await {
+            Ok(answer) if status(&answer) == success => self.unanswered = None,
+            Ok(answer) if !answer.is_empty() => panic!("{write:?}: {answer}"),
+            _ => return false,
+        }
+        self.answers += 1;
+        match write {
+            Write::Count => self.count += 1,
+            Write::Create(number) => assert!(self.there.insert(number)),
+            Write::Delete(number) => assert!(self.there.remove(&number)),
+        }
+        true
+    }
+
+    /// Checks that the server has everything that it has acknowledged, and takes over what it has.
+    async fn check(&mut self, server: &Server, writer: usize) {
+        let count: u64 = server.read(&format!("{MAPS}/w{writer}")).await["data"]["count"].as_str().unwrap().parse().unwrap();
+        let is_right = count == self.count || (self.unanswered == Some(Write::Count) && count == self.count + 1);
+        assert!(is_right, "writer {writer}: the server has {count} after {self:?}");
+        let list = server.read(MAPS).await;
+        let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap());
+        let found: BTreeSet<u64> = names.filter_map(|name| name.strip_prefix(&format!("w{writer}-"))?.parse().ok()).collect();
+        for number in found.symmetric_difference(&self.there) {
+            let is_open = [Write::Create(*number), Write::Delete(*number)].map(Some).contains(&self.unanswered);
+            assert!(is_open, "writer {writer}: object {number} of {found:?} after {self:?}");
+        }
+        (self.count, self.there, self.unanswered) = (count, found, None);
+    }
+}
+
+#[tokio::test]
 async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     const WRITERS: usize = 6;
+    const KILLS: u64 = 15;
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let arguments = ["--data", data.to_str().unwrap()];
-    let mut acknowledged = [0_u64; WRITERS];
-    for round in 0..15_u64 {
+    let mut acknowledged: [Known; WRITERS] = std::array::from_fn(|_| Known::default());
+    for round in 0..=KILLS {
         let server = Server::start_with("exec \"$@\"", &arguments);
-        for (writer, count) in acknowledged.iter_mut().enumerate() {
-            let path = format!("{MAPS}/w{writer}");
+        for (writer, known) in acknowledged.iter_mut().enumerate() {
             if round == 0 {
                 let body = format!(r#"{{"metadata": {{"name": "w{writer}"}}, "data": {{"count": "0"}}}}"#);
                 assert_eq!(server.ask("POST", MAPS, "application/json", body.as_bytes()).await, 201);
             }
-            let found: u64 = server.read(&path).await["data"]["count"].as_str().unwrap().parse().unwrap();
-            // The last write may have succeeded without an answer.
-            assert!((*count..=*count + 1).contains(&found), "round {round}: {found} instead of {count}");
-            *count = found;
+            known.check(&server, writer).await;
+        }
+        if round == KILLS {
+            break;
         }
         let mut writers = kopfd::kit::Tasks::default();
-        for (writer, count) in acknowledged.iter().copied().enumerate() {
+        for (writer, mut known) in acknowledged.clone().into_iter().enumerate() {
             let client = server.client();
             writers.spawn(format!("writer {writer}"), async move {
-                let mut count = count;
-                loop {
-                    let body = format!(r#"{{"data": {{"count": "{}"}}}}"#, count + 1);
-                    match client.ask("PATCH", &format!("{MAPS}/w{writer}"), body.as_bytes()).await {
-                        Ok(answer) if status(&answer) == 200 => count += 1,
-                        Ok(answer) if !answer.is_empty() => panic!("{answer}"),
-                        _ => return (writer, count),
-                    }
-                }
+                while known.write(&client, writer).await {}
+                (writer, known)
             });
         }
-        let before: u64 = acknowledged.iter().sum();
+        let answers = |acknowledged: &[Known]| acknowledged.iter().map(|known| known.answers).sum::<u64>();
+        let before = answers(&acknowledged);
         tokio::time::sleep(Duration::from_millis(300 + round * 37 % 200)).await;
         // The server is killed while all are writing.
         drop(server);
         while let Some(ended) = tokio::time::timeout(Duration::from_secs(30), writers.next_ended()).await.unwrap() {
-            let (writer, count) = ended.result.unwrap().unwrap();
-            acknowledged[writer] = count;
+            let (writer, known) = ended.result.unwrap().unwrap();
+            acknowledged[writer] = known;
         }
-        assert!(acknowledged.iter().sum::<u64>() > before, "nothing was written in round {round}");
+        assert!(answers(&acknowledged) > before, "nothing was written in round {round}");
     }
+    let created: u64 = acknowledged.iter().map(|known| known.created).sum();
+    let there: usize = acknowledged.iter().map(|known| known.there.len()).sum();
+    assert!(there > 0 && created > there as u64, "{created} objects were created, and {there} are there: none was deleted");
 }
