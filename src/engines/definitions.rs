@@ -22,7 +22,7 @@ pub enum DefinitionsError {
     Narrower {
         /// The name of the definition.
         name: String,
-        /// What it takes away.
+        /// The versions, fields or values that the new definition takes away.
         losses: Vec<String>,
     },
     /// A request has failed.

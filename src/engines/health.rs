@@ -33,7 +33,7 @@ struct State {
     /// Reasons why operators are not ready, by a number.
     gates: BTreeMap<u64, Gate>,
     watches: BTreeMap<u64, Watch>,
-    /// What is to be known of a ready process, by subject.
+    /// Conditions that are reported although the process is ready, by subject.
     notes: BTreeMap<String, String>,
     /// The last recorded turn of the event loop.
     last_beat: Option<Instant>,

@@ -48,7 +48,7 @@ impl LeadingOptions {
     }
 }
 
-/// What begins and ends with the leadership, besides the handling of events.
+/// Work that begins and ends with the leadership, besides the handling of events.
 pub trait Led: Send + Sync {
     /// This replica has got the Lease: tells others, before it leads.
     fn announce(&self) -> BoxFuture<'_, ()>;

@@ -53,7 +53,7 @@ pub fn selectors(settings: &settings::Peering) -> Vec<Selector> {
     GROUPS.map(selector).to_vec()
 }
 
-/// What the peerings of an operator need.
+/// The dependencies of an operator's peerings.
 #[derive(Clone)]
 pub struct PeeringContext {
     /// The name of the operator, for messages.
@@ -68,7 +68,7 @@ pub struct PeeringContext {
     pub client: Client,
     /// The clock.
     pub clock: Clock,
-    /// What is held while peers are active.
+    /// The pause that is held while peers with precedence are active.
     pub pause: Pause,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,

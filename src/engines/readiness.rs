@@ -28,7 +28,7 @@ pub struct Readiness {
 #[derive(Debug, Default)]
 struct Blockers {
     count: usize,
-    /// What the incomplete lists are of.
+    /// The kinds and namespaces of the incomplete lists.
     lists: BTreeSet<String>,
     /// Makes the process unready.
     gate: Option<ReadinessGate>,

@@ -25,7 +25,7 @@ pub struct ProcessStatus {
     pub version: String,
     /// Why the process is not ready, as at `/readyz`.
     pub unready: Vec<String>,
-    /// What is to be known of a ready process, as at `/readyz`.
+    /// Conditions that are reported although the process is ready, as at `/readyz`.
     pub notes: Vec<String>,
     /// The operators that have started.
     pub operators: Vec<OperatorStatus>,
@@ -87,13 +87,13 @@ pub struct TrialStatus {
     pub since: String,
     /// When the revision takes effect for all objects, if it is not worse.
     pub until: String,
-    /// What the revision has done since then.
+    /// The counts of the revision on trial since then.
     pub new: SideStatus,
-    /// What the revision in service has done since then.
+    /// The counts of the revision in service since then.
     pub old: SideStatus,
 }
 
-/// What a revision has done during a trial.
+/// The counts of one revision during a trial.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SideStatus {
@@ -157,7 +157,7 @@ pub struct WatchCounts {
 pub struct HandlerStatus {
     /// The id.
     pub id: String,
-    /// What it is called for, in words of the manifest.
+    /// The causes that it is called for, as named in the manifest.
     pub on: Vec<String>,
     /// Attempts that have ended, since the start of the process.
     pub calls: u64,

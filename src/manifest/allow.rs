@@ -1,4 +1,4 @@
-//! What scripts may do beyond what can be seen in their code: `spec.allow`.
+//! The permissions of scripts that cannot be derived from their code: `spec.allow`.
 
 mod outside;
 

@@ -51,7 +51,7 @@ pub struct Operator {
     pub hooks: Vec<Hook>,
     /// All code; bindings and expressions are referred to by number.
     pub declaration: Declaration,
-    /// What the code does in the cluster, as far as it can be seen.
+    /// The requests to the cluster that the check finds in the code.
     pub calls: Calls,
     /// The files of the code as they were read and checked with the manifest.
     pub scripts: Option<Arc<Scripts>>,

@@ -47,7 +47,7 @@ pub enum PeeringUse {
 /// The needs of an operator.
 #[derive(Debug, Default)]
 pub struct Needs {
-    /// What is known.
+    /// The rights that are known.
     pub needs: Vec<Need>,
     /// Kinds whose plural names are unknown, with their positions.
     pub unresolved: Vec<Diagnostic>,

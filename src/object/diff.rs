@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::equality::equal;
 use super::path::resolve;
 
-/// What happened at a path.
+/// The kind of change at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// The old value was absent or null.
@@ -30,7 +30,7 @@ impl Op {
 /// One difference. Null means absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// What happened.
+    /// The kind of change.
     pub op: Op,
     /// The path; empty for the root.
     pub path: Vec<String>,

@@ -8,7 +8,7 @@ use crate::manifest::{Daemon, Operator};
 /// The time of Kubernetes for pods that say nothing, which is never shortened.
 const LEAST: Duration = Duration::from_secs(30);
 
-/// What the exit needs besides: the last patches, the Lease, the peers, and the reviews of webhooks that have begun.
+/// Time of the exit for the last patches, the Lease, the peering records, and the reviews of webhooks that have begun.
 const REST: Duration = Duration::from_secs(15);
 
 /// The time for a daemon that is never cancelled, in an operator whose exit has no limit.

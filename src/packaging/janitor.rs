@@ -8,7 +8,7 @@ use super::package::{Package, label};
 use super::workload;
 use crate::handling::rights::{EVERY, Purpose};
 
-/// Where it runs: the namespace of the operator may be gone, and one that is being deleted takes no pods.
+/// The namespace of the Job: that of the operator may be gone, and one that is being deleted takes no pods.
 const NAMESPACE: &str = "default";
 
 const GROUP: &str = "rbac.authorization.k8s.io";

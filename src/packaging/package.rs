@@ -1,4 +1,4 @@
-//! What is packaged: an operator, or several of one process, and how it runs in the cluster.
+//! The contents of a package: an operator, or several of one process, and how it runs in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::handling::rights::Rights;
 use super::files::FileTree;
 use super::webhooks::WebhookService;
 
-/// Where the files of an operator are in its containers.
+/// The directory of an operator's files in its containers.
 pub const DIRECTORY: &str = "/operator";
 
 /// The namespace of a Helm release, in templates.
@@ -21,7 +21,7 @@ pub(super) const HTTP_PORT: u16 = 8080;
 /// The time until all nodes know that a pod leaves, in seconds.
 pub(super) const DRAIN_SECONDS: u64 = 5;
 
-/// What is packaged.
+/// The operators of a package, and the way they run in the cluster.
 #[derive(Debug, Clone)]
 pub struct Package {
     /// The name of the service account, of the Deployment, and of what belongs to it.
@@ -64,7 +64,7 @@ pub struct Package {
     pub has_service_monitor: bool,
 }
 
-/// Where a container has the files of the operator from.
+/// The source of the operator's files in a container.
 #[derive(Debug, Clone)]
 pub enum Files {
     /// From a ConfigMap.

@@ -13,7 +13,7 @@ const USER: u32 = 65_532;
 /// Slow starts are no failures: startup functions, discovery, and a login that waits for the API server have ten minutes.
 const STARTUP: (u32, u32) = (2, 300);
 
-/// What a chart leaves to its values.
+/// The parts of the workload that are values of a chart.
 #[derive(Debug, Clone)]
 pub(super) struct Choices {
     pub(super) image: Value,

@@ -12,7 +12,7 @@ const TEMPLATE: char = '\u{1}';
 /// Words that YAML 1.1 reads as something else than texts.
 const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
-/// What reads the written text.
+/// The program that reads the written text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
     /// A YAML parser.

@@ -22,7 +22,7 @@ const SCHEME: &str = "hmac-sha256:";
 /// Shorter keys could be guessed.
 const MIN_KEY: usize = 32;
 
-/// What the last handled essence of a Secret contains.
+/// The form of the values in the last handled essence of a Secret.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SecretForm {
     /// Its values, as kopf stores them.

@@ -1,11 +1,11 @@
-//! What is stored of schedules: one item of a ConfigMap for each, with the time until which its ticks are done.
+//! The stored form of schedules: one item of a ConfigMap for each, with the time until which its ticks are done.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::handling::schedule::CronSchedule;
 
-/// What is stored of a schedule.
+/// The stored state of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleRecord {
     /// The cron expression.

@@ -74,7 +74,7 @@ pub(super) struct Reviewed<'a> {
     pub unready: Unready,
 }
 
-/// What waits until the API server knows the webhooks.
+/// Guard that keeps the operator unready until the API server knows the webhooks.
 pub(super) type Unready = Arc<dyn Any + Send + Sync>;
 
 impl Admission {

@@ -22,7 +22,7 @@ pub(super) struct FirstCycles {
     free: Arc<Semaphore>,
     /// The slots that may be taken, the oldest one first.
     taken: Mutex<VecDeque<(Instant, Weak<Occupied>)>>,
-    /// Who waits for the time of the oldest slot.
+    /// Held by the worker that waits for the time of the oldest slot.
     turn: tokio::sync::Mutex<()>,
 }
 

@@ -27,7 +27,7 @@ pub struct Leaving {
     pub storages: Arc<Storages>,
 }
 
-/// What objects keep of the operator.
+/// Finalizers and records of the operator that remain on objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Kept {
     finalizers: usize,

@@ -45,7 +45,7 @@ struct Entry {
     retry_state: Option<Box<RetryState>>,
 }
 
-/// What is remembered of an object since its first event.
+/// Facts of an object that are kept in memory since its first event.
 #[derive(Debug, Clone)]
 pub struct Noticed {
     /// The flags for the detection of causes.

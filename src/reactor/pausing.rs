@@ -15,7 +15,7 @@ use crate::engines::pause::Pause;
 use crate::kit::Stop;
 use crate::telemetry::OperatorMetrics;
 
-/// What follows the pause of one operator, besides its watches.
+/// Stops and restarts everything but the watches of one operator when it pauses or continues.
 pub(super) struct Follower<W> {
     pub operator: Arc<str>,
     pub pause: Pause,

@@ -21,7 +21,7 @@ use super::cycle::Served;
 use super::memory::Memories;
 use super::worker_settings::WorkerSettings;
 
-/// What the observer and the workers of one operator follow of a revision.
+/// The part of a revision that the observer and the workers of one operator read.
 pub struct Revision<W> {
     /// Its number, which grows; 0 for the revision that the operator starts with.
     pub number: u32,
@@ -117,7 +117,7 @@ impl<W> Revisions<W> {
     }
 }
 
-/// What the workers of one kind follow of a revision.
+/// The part of a revision that the workers of one kind read.
 pub struct Serving<W> {
     /// The number of the revision.
     pub revision: u32,
@@ -133,7 +133,7 @@ pub struct Serving<W> {
     pub trial: Option<OnTrial<W>>,
 }
 
-/// What a revision on trial leaves to the newest one.
+/// The differences of a revision on trial from the newest one.
 pub struct OnTrial<W> {
     /// The newest revision for the kind: it indexes all objects.
     pub newest: Arc<Serving<W>>,

@@ -13,7 +13,7 @@ use crate::handling::{Filters, On, Predicate};
 use crate::script::{Evaluation, Returned};
 use crate::telemetry::Metrics;
 
-/// What a scripted webhook does.
+/// The behaviour of a scripted webhook.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Allow,

@@ -35,7 +35,7 @@ const LIMITS: Limits = Limits {
 /// The time limit for the end of a server: its clients have their grace period.
 const CLOSING_TIMEOUT: Duration = LIMITS.grace.saturating_add(Duration::from_secs(1));
 
-/// What a server listens on and tells the API server.
+/// The address that a server listens at, and the way in which the API server reaches it.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The address; `None` stands for all interfaces.

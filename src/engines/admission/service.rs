@@ -35,7 +35,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// What a server answers with.
+/// The service that answers the requests to a webhook server.
 pub(super) struct Service {
     /// The prefix of the paths of webhooks, without a slash at its end.
     path: String,

@@ -27,7 +27,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Pauses in seconds before the program is started again.
 const RESTARTS: [u64; 5] = [1, 5, 15, 30, 60];
 
-/// What a tunnel is opened with.
+/// The options of a tunnel.
 #[derive(Debug, Clone)]
 pub struct TunnelOptions {
     /// The account, the region and the program.

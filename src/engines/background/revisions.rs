@@ -1,4 +1,4 @@
-//! What the tasks of an operator follow of its revisions: each attempt reads it once.
+//! The parts of the operator's revision that its tasks need: each attempt reads them once.
 
 use std::sync::{Arc, Weak};
 

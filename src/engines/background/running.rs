@@ -63,7 +63,7 @@ pub(super) struct StopLimits {
     pub ends: Arc<AtomicU64>,
 }
 
-/// Where a task reports its states.
+/// The identity of a task, and the receivers of its states.
 #[derive(Debug)]
 pub(super) struct Reports {
     /// The digest of the declaration and the code.

@@ -18,7 +18,7 @@ use crate::object::{Body, BodyFunction, Patch, Reply, Resource, Transform};
 use crate::script::{Call, Evaluation, Object, ObjectMemo, Returned};
 use crate::telemetry::OperatorMetrics;
 
-/// What a call does.
+/// The scripted behaviour of a call.
 #[derive(Debug, Clone)]
 enum Act {
     Return(Value),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 const HOST: &str = "localhost";
 const PORT: u16 = 80;
 
-/// Where the endpoints listen, and the path of the probes.
+/// The address that the endpoints listen at, and the path of the probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LivenessUrl {
     /// The host to listen on.

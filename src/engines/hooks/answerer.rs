@@ -61,7 +61,7 @@ impl HookRevision {
     }
 }
 
-/// What an answerer needs of its operator.
+/// The dependencies of an answerer that its operator provides.
 pub struct AnswererParts {
     /// The name of the operator.
     pub operator: Arc<str>,

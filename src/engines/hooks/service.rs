@@ -26,7 +26,7 @@ const MAX_BYTES_IN_FLIGHT: usize = 64 << 20;
 /// An answer.
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// What a listener answers requests to hooks with. Cheap to clone.
+/// Answers a listener's requests to hooks. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Service {
     hooks: Hooks,

@@ -33,7 +33,7 @@ struct Inner {
     until: AtomicU64,
     /// The number of the last term.
     begun: watch::Sender<u64>,
-    /// What is being handled.
+    /// The number of activities that belong to the current term.
     duties: watch::Sender<usize>,
     /// Whether no new writes are begun, since the Lease is about to be released.
     is_closing: AtomicBool,

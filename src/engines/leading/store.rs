@@ -28,7 +28,7 @@ pub struct LeaseStore {
 /// A Lease as it is stored.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// What it says.
+    /// The contents of the Lease.
     pub record: LeaseRecord,
     /// The whole object.
     object: Value,

@@ -20,7 +20,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval of warnings while something of an ended term still runs.
 const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What an election needs of its operator.
+/// The dependencies of an election that its operator provides.
 pub struct Campaign {
     /// The operator's name.
     pub operator: String,
@@ -30,7 +30,7 @@ pub struct Campaign {
     pub clock: Clock,
     /// Told whether this replica leads.
     pub lead: Lead,
-    /// What begins and ends with the leadership.
+    /// Work that begins and ends with the leadership.
     pub led: Arc<dyn Led>,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,

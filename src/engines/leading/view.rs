@@ -24,11 +24,11 @@ impl Role {
     }
 }
 
-/// What is known of an election. Cheap to clone.
+/// The last observed state of an election, for other tasks. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LeadingView(Arc<Mutex<Seen>>);
 
-/// What was seen of an election last.
+/// The last observed state of an election.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     /// The namespace and the name of the Lease.

@@ -41,7 +41,7 @@ pub(super) struct Decisions {
     pub statuses: watch::Receiver<Seen>,
     /// The own keep-alives.
     pub written: watch::Receiver<Written>,
-    /// What is to be written.
+    /// Writes that the keep-alive task is asked for.
     pub orders: Arc<Orders>,
     pub pause: Pause,
     /// Held until the first decision.

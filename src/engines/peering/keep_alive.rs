@@ -22,7 +22,7 @@ const FAILURE_PAUSES: [u64; 4] = [1, 2, 3, 5];
 /// How long a keep-alive that is on its way is awaited when the operator stops: else it might arrive after the removal.
 const LAST_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// What is to be written besides regular keep-alives.
+/// Requested writes besides the regular keep-alives.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     state: Mutex<Ordered>,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::manifest::settings;
 
-/// What a process says about itself to the peers of its operators.
+/// The data of a process in the peering records of its operators.
 #[derive(Debug, Clone)]
 pub struct ProcessPeering {
     /// The key of its records.

@@ -9,7 +9,7 @@ use crate::cluster::{self, Seen as SeenObject, Sink};
 /// default pauses, they take about ten seconds.
 const MAX_LIST_FAILURES: usize = 5;
 
-/// What is known of a peering object.
+/// The last known state of a peering object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Seen {
     /// It was not listed yet.

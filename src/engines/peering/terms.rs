@@ -22,7 +22,7 @@ struct State {
     peerings: Vec<mpsc::UnboundedSender<Turn>>,
 }
 
-/// What a peering is told.
+/// A change of the leadership, as a peering receives it.
 #[derive(Debug)]
 pub(super) enum Turn {
     /// This replica is about to lead, and waits until the record is written: the sender is dropped then.
@@ -31,12 +31,12 @@ pub(super) enum Turn {
     StandBy,
 }
 
-/// What one peering knows of the terms.
+/// The changes of the leadership that one peering receives.
 #[derive(Debug)]
 pub(super) struct Turns {
     /// Whether this replica led when the peering began.
     pub is_leading: bool,
-    /// What follows; `None` without an election.
+    /// The coming changes; `None` without an election.
     pub next: Option<mpsc::UnboundedReceiver<Turn>>,
 }
 

@@ -1,4 +1,4 @@
-//! What schedules need of their operator.
+//! The dependencies of schedules that their operator provides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct ScheduleContext {
     pub readiness: Arc<Readiness>,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
-    /// Where done ticks are remembered.
+    /// The ConfigMap that records done ticks.
     pub store: ScheduleStore,
     /// The operator's settings, as scripts see them.
     pub settings: Arc<Value>,

@@ -19,7 +19,7 @@ pub(super) struct Weight {
     pub text: usize,
 }
 
-/// What the values so far have used.
+/// The amounts that the values read so far have used.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     nodes: usize,

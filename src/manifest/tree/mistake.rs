@@ -5,11 +5,11 @@ use crate::kit::source::SourceSpan;
 /// An error of the YAML itself.
 #[derive(Debug, Clone)]
 pub struct Mistake {
-    /// Where.
+    /// The position in the file.
     pub spot: SourceSpan,
     /// Its path.
     pub path: Option<String>,
-    /// What it is.
+    /// The text of the diagnostic.
     pub message: String,
     /// How to fix it.
     pub hint: Option<String>,

@@ -9,7 +9,7 @@ use crate::kit::source::SourceSpan;
 pub struct Node {
     /// Its position.
     pub spot: SourceSpan,
-    /// What it is.
+    /// The value: a scalar, a list or a mapping.
     pub kind: Kind,
 }
 

@@ -1,4 +1,4 @@
-//! What an operator declares to its observer.
+//! The declarations of an operator that its observer follows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub enum Scope {
     Namespaces(Vec<Pattern>),
 }
 
-/// What an operator declares to the observer.
+/// The declarations of an operator that its observer follows.
 pub struct Declared {
     /// The operator's name.
     pub name: Arc<str>,

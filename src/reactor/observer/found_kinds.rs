@@ -15,7 +15,7 @@ use super::super::observation::{Insights, Purposes};
 use super::super::precedence::{Precedence, Yielded};
 use super::declared::Declared;
 
-/// What was found in the cluster for the purposes of an operator.
+/// The kinds that were found in the cluster for the purposes of an operator.
 pub(super) struct FoundKinds {
     purposes: Purposes,
     /// The kinds that the operator would serve alone.

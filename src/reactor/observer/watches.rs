@@ -34,19 +34,19 @@ const REASON_CHANGED: &str = "the kind has changed";
 /// A running watch of an operator's kind.
 struct Watch {
     stop: Stop,
-    /// What it knew at its end.
+    /// The objects that it knew at its end.
     known: oneshot::Receiver<KnownObjects>,
 }
 
 /// An ended watch whose objects another one takes over.
 struct Predecessor {
-    /// What it knew at its end.
+    /// The objects that it knew at its end.
     known: oneshot::Receiver<KnownObjects>,
     /// Given when the workers of its kind have ended: an object has one worker at a time.
     finished: Stop,
 }
 
-/// What the watches need of the operator.
+/// The state of the operator that its watches depend on.
 pub(super) struct Around<'a> {
     pub declared: &'a Declared,
     pub client: &'a Client,

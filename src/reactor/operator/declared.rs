@@ -1,4 +1,4 @@
-//! What the parts of an operator are told of its settings.
+//! The options that the parts of an operator get from its settings.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What begins and ends with the leadership of a replica.
+//! The work that begins and ends with the leadership of a replica.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::live_effects::LiveEffects;
 use crate::engines::leading::Led;
 use crate::engines::peering::Terms;
 
-/// What an operator does while its replica leads, besides the handling of events: timers and daemons, and its record among its peers.
+/// The work of an operator while its replica leads, besides the handling of events: timers and daemons, and its record among its peers.
 pub(super) struct LedOperator {
     pub effects: Arc<LiveEffects>,
     pub terms: Terms,

@@ -1,4 +1,4 @@
-//! What an operator is given by its process, and why it may not run.
+//! The dependencies of an operator that its process provides, and the reasons why it may not run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ pub struct Shared {
     pub pod: Option<String>,
     /// The admission webhooks of the process.
     pub admission: Admission,
-    /// Where the hooks of the operators are answered.
+    /// The listener for the hooks of the operators.
     pub hooks: HookReach,
-    /// What the process says about itself to the peers of its operators.
+    /// The data of the process in the peering records of its operators.
     pub peering: ProcessPeering,
     /// How the replicas of each operator elect their leader; without it, this process handles.
     pub leading: Option<LeadingOptions>,
@@ -98,7 +98,7 @@ pub struct Access {
     pub server: ServerChoice,
     /// The credentials of the built-in logins, for login functions.
     pub credentials: Arc<dyn Credentials>,
-    /// What scripts can reach outside of the cluster; `None` is what the process can.
+    /// The access of scripts to the world outside of the cluster; with `None`, that of the process.
     pub outside: Option<Outside>,
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of the loaded revision, and the changes that need a restart.
+//! The data of the loaded revision that a new one is compared with, and the changes that need a restart.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ const FIXED: [(&str, &str); 16] = [
     ("networking", "trustEnv"),
 ];
 
-/// What is remembered of the loaded revision.
+/// The data of the loaded revision that a new one is compared with.
 pub(crate) struct Loaded {
     /// The digest of its files.
     pub revision: String,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::manifest::{Settings, settings_tree};
 
-/// What the startup functions have assigned.
+/// The settings that the startup functions have assigned.
 pub(super) struct StartupSettings {
     /// All settings after the startup.
     pub at_start: Value,

@@ -18,7 +18,7 @@ pub struct TaskMetrics {
     states: [Gauge; 4],
 }
 
-/// What a task of a timer or daemon does.
+/// The state of a timer's or daemon's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskState {
     /// It waits for its next call.

@@ -35,7 +35,7 @@ pub struct Keeper {
     problem: Option<String>,
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 enum Source {
     Files { settings: Box<AdmissionServer>, chain: PathBuf, key: PathBuf },
     Made { names: Vec<String>, made: Made, store: Option<Box<Store>> },

@@ -40,7 +40,7 @@ pub(super) struct Made {
     pub(super) served: Option<Certificate>,
 }
 
-/// What is known of made certificates when it is decided about them.
+/// The facts that decide when made certificates are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Age {
     /// The validities of the authorities, the newest first.

@@ -1,4 +1,4 @@
-//! What the configurations of an operator depend on, and why they cannot be managed.
+//! The inputs of an operator's webhook configurations, and the reasons why they cannot be managed.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::handling::admission::configuration::Naming;
 
 /// The configurations of one operator: a validating and a mutating one of the same name.
 pub struct Configurations {
-    /// What they are written with.
+    /// The client and the declarations for writing them.
     pub upkeep: Upkeep,
     /// The name of both.
     pub managed: String,
@@ -27,13 +27,13 @@ pub struct Configurations {
 
 /// The definitions of one operator: those of the kinds that its functions convert.
 pub struct Definitions {
-    /// What they are written with.
+    /// The client and the declarations for writing them.
     pub upkeep: Upkeep,
     /// Dropped when all definitions are written.
     pub unwritten: Arc<dyn Any + Send + Sync>,
 }
 
-/// What managed objects are written with. Cheap to clone.
+/// The client and the declarations for writing managed objects. Cheap to clone.
 #[derive(Clone)]
 pub struct Upkeep {
     /// The client.

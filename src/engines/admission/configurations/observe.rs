@@ -1,4 +1,4 @@
-//! What a watch tells about one configuration.
+//! The state of one configuration, from its watch.
 
 use serde_json::Value;
 use tokio::sync::watch;

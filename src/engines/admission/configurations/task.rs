@@ -48,7 +48,7 @@ pub(super) struct Task<'a> {
     stop: Stop,
     /// Dropped with the first write.
     unwritten: Option<Arc<dyn Any + Send + Sync>>,
-    /// What was written last.
+    /// The result of the last own write.
     written: Option<Written>,
     /// When the object is written next; `None` if it is true.
     due_at: Option<Instant>,
