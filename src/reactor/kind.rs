@@ -2,16 +2,18 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, Span, error, warn};
 
 use crate::cluster::{self, Seen, Sink, Touch};
 use crate::handling::Handler;
-use crate::kit::{Stop, TaskGroup};
+use crate::kit::{Stop, TaskGroup, tasks};
 use crate::object::{EventKind, ObjectKey, Resource};
 use crate::telemetry::metrics::{KindMetrics, WatchGauge, WatchState};
 use crate::telemetry::object_span;
@@ -155,7 +157,7 @@ impl<W: Effects + 'static> Kind<W> {
             let span = object_span(&self.resource, head.namespace(), head.name(), &uid);
             let claim = Claim::new(Arc::clone(self), uid, mailbox);
             let (resource, uid) = (Arc::clone(&self.resource), Arc::clone(&claim.uid));
-            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span, slot));
+            self.workers.spawn(move || format!("worker of {resource} {uid}"), work(claim, span.clone(), slot).instrument(span));
         }
     }
 
@@ -247,13 +249,15 @@ impl<W: Effects> Kind<W> {
     /// objects since the last term.
     fn begin_term(&self, term: u64) {
         let mut last = self.term.lock();
-        if std::mem::replace(&mut *last, term) == term {
+        if *last == term {
             return;
         }
         let world = &self.revisions.newest().world;
         for uid in self.memories.begin_anew(&world.operator_memo()) {
             world.forget(&self.memo_key(&uid));
         }
+        // After a panic, the next list begins the term.
+        *last = term;
     }
 
     /// Returns the key of an object's memo.
@@ -293,11 +297,10 @@ impl<W: Effects> Drop for Claim<W> {
 }
 
 /// Runs the worker of an object, and continues if an event arrives just before its end.
-async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut slot: Option<Slot>) {
+async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, slot: Option<Slot>) {
     let Claim { kind, uid, mailbox } = &claim;
     let serving = kind.revisions.of(uid);
     span.record("revision", &*serving.digest);
-    let is_held = kind.holds_events(serving.indexing());
     let mut worker = Worker {
         revisions: Arc::clone(&kind.revisions),
         serving,
@@ -314,25 +317,37 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, mut slot: Optio
         lead: kind.lead.clone(),
         led_stop: None,
     };
-    if is_held {
-        let span = worker.span.clone();
-        worker.index_ahead().instrument(span).await;
-        // Nothing is parsed during the wait. A closed mailbox is noticed by the worker.
-        drop(slot.take());
-        worker.await_readiness().await;
-    }
+    let mut slot = match AssertUnwindSafe(hold_back(kind, &mut worker, slot)).catch_unwind().await {
+        Ok(slot) => slot,
+        // The event is still queued. Its processing repeats what has failed.
+        Err(panic) => {
+            worker.recover(&tasks::panic_text(&*panic)).await;
+            None
+        }
+    };
     let _permit = kind.queues.permit().await;
-    if is_held {
+    if slot.is_none() {
         slot = Some(kind.first_cycles.slot().await);
     }
     loop {
-        let span = worker.span.clone();
-        worker.run().instrument(span).await;
+        worker.run().await;
         drop(slot.take());
         if kind.queues.retire(uid) || kind.calls.is_requested() {
             return;
         }
     }
+}
+
+/// Indexes the object and waits for the indexes, if events must wait for that. Returns the slot, unless it was given back during the wait.
+async fn hold_back<W: Effects + 'static>(kind: &Kind<W>, worker: &mut Worker<W>, slot: Option<Slot>) -> Option<Slot> {
+    if !kind.holds_events(worker.serving.indexing()) {
+        return slot;
+    }
+    worker.index_ahead().await;
+    // Nothing is parsed during the wait. A closed mailbox is noticed by the worker.
+    drop(slot);
+    worker.await_readiness().await;
+    None
 }
 
 fn is_indexed<W>(serving: &Serving<W>) -> bool {

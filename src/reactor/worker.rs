@@ -76,7 +76,7 @@ pub struct Worker<W: Effects> {
     pub led_stop: Option<Stop>,
 }
 
-/// The event that is being processed.
+/// The event that is being processed, or indexed ahead.
 #[derive(Debug, Default)]
 pub struct Attempt {
     event: Option<Event>,
@@ -149,18 +149,18 @@ impl<W: Effects> Worker<W> {
 
     /// Indexes the object of the next event, which stays queued: indexing waits neither for other objects nor for other workers.
     ///
-    /// Errors and panics are left to the processing of the event, which repeats the failed indexing.
+    /// Errors are left to the processing of the event, which repeats the failed indexing.
     pub async fn index_ahead(&mut self) {
         let Some(event) = self.mailbox.first().filter(|event| event.event_kind != EventKind::Deleted) else { return };
+        self.attempt.event = Some(event.clone());
         let noticed = self.notice(&event);
-        if !self.is_of_indexed_kind() {
-            return;
-        }
-        if let Ok(body) = (self.read)(&event.raw, &self.serving.served.resource) {
-            let indexed = AssertUnwindSafe(self.index(&event, &body, &noticed)).catch_unwind().await;
-            self.is_indexed_ahead = matches!(indexed, Ok(Ok(())));
+        if self.is_of_indexed_kind()
+            && let Ok(body) = (self.read)(&event.raw, &self.serving.served.resource)
+        {
+            self.is_indexed_ahead = self.index(&event, &body, &noticed).await.is_ok();
         }
         event.unblock();
+        self.attempt.event = None;
     }
 
     /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
@@ -206,7 +206,10 @@ impl<W: Effects> Worker<W> {
         indexed
     }
 
-    async fn recover(&mut self, panic: &str) {
+    /// Reports a panic, pauses the object, and queues its event again.
+    pub async fn recover(&mut self, panic: &str) {
+        // No other object waits for one that cannot be indexed.
+        self.attempt.event.iter().for_each(Event::unblock);
         let delays = &self.serving.settings.error_delays;
         let delay = delays.get(self.attempt.panics).or(delays.last()).copied().unwrap_or_default().max(MIN_PAUSE_AFTER_PANIC);
         self.attempt.panics += 1;
