@@ -1,31 +1,39 @@
-//! Panics at every point of a worker: the object is never lost, each panic is reported once, and there is no endless loop.
+//! Panics at every point of a worker and of its watch: the object is never lost, each panic is reported once, and there is no endless loop.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+mod scenes;
+mod watched;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kopfd::cluster::{Applied, Confirmation, Seen, Sink as _};
+use kopfd::engines::events::LogSink;
 use kopfd::engines::{
-    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Scripts,
+    Background, Effects, EngineEvent, Environment, Error, EventSink, EventStream, IndexEvent, Indexing, ObjectEvent, Patcher, Readiness,
+    Scripts,
 };
 use kopfd::handling::Handler;
 use kopfd::handling::spawning::BackgroundDemand;
 use kopfd::kit::Clock;
 use kopfd::object::{Body, EventKind, Patch, Resource};
+use kopfd::reactor::WorkerSettings;
 use kopfd::reactor::kind::{Kind, KindSink};
-use kopfd::reactor::{ActivityMonitor, Event, WorkerSettings};
 use kopfd::script::{Call, Evaluation, OperatorMemo, Returned, Subject};
 use kopfd::wire::PartialMetadata;
 use serde_json::{Value, json};
 
 use crate::world::scripted::ScriptedWorld;
-use crate::world::server::Trouble;
 use crate::world::{Scene, in_virtual_time};
+use scenes::{Report, Variant, WATCH};
 
 const INJECTED: &str = "injected";
+
+/// A field of the status of objects that cannot be read.
+const UNREADABLE: &str = "unreadable";
 
 thread_local! {
     /// The number of calls of the world so far; the runtime of a scene has one thread.
@@ -34,6 +42,10 @@ thread_local! {
     static PANICS: Cell<Panics> = const { Cell::new(Panics::Never) };
     /// The panics so far.
     static RAISED: Cell<usize> = const { Cell::new(0) };
+    /// The function of the last panic, and the name of the span in which it was called.
+    static RAISED_AT: Cell<(&'static str, Option<&'static str>)> = const { Cell::new(("", None)) };
+    /// The functions of the world that were called so far.
+    static REACHED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
 /// Selects the calls of the world that panic.
@@ -52,6 +64,7 @@ enum Panics {
 fn point(name: &'static str) {
     let number = CALLS.get();
     CALLS.set(number + 1);
+    REACHED.with_borrow_mut(|reached| reached.insert(name));
     let is_due = match PANICS.get() {
         Panics::Never | Panics::Cancelled => false,
         Panics::At(due) => due == number,
@@ -59,12 +72,15 @@ fn point(name: &'static str) {
     };
     if is_due {
         RAISED.set(RAISED.get() + 1);
+        RAISED_AT.set((name, tracing::Span::current().metadata().map(|span| span.name())));
         resume_unwind(Box::new(INJECTED));
     }
 }
 
 fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
     point("read");
+    // It could as well be nested too deeply.
+    let text = if text.contains(UNREADABLE) { "" } else { text };
     kopfd::cluster::watch::read(text, resource)
 }
 
@@ -72,12 +88,14 @@ fn read(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
 struct Panicking {
     world: Arc<ScriptedWorld>,
     events: EventStream,
+    readiness: Option<Arc<Readiness>>,
 }
 
 impl Panicking {
-    fn new(world: &Arc<ScriptedWorld>) -> Self {
+    /// Returns the world, with or without indexes.
+    fn new(world: &Arc<ScriptedWorld>, is_indexed: bool) -> Self {
         let events = EventStream::default().with(Arc::new(PanickingSink(Arc::clone(world))));
-        Self { world: Arc::clone(world), events }
+        Self { world: Arc::clone(world), events, readiness: is_indexed.then(Arc::default) }
     }
 }
 
@@ -130,6 +148,11 @@ impl Background for Panicking {
         point("update_background");
         self.world.update_background(event)
     }
+
+    fn has_background(&self, memo: &str) -> bool {
+        point("has_background");
+        self.world.has_background(memo)
+    }
 }
 
 impl Indexing for Panicking {
@@ -138,8 +161,18 @@ impl Indexing for Panicking {
         self.world.index(event)
     }
 
+    fn is_filling(&self) -> bool {
+        point("is_filling");
+        false
+    }
+
     fn unindex(&self, _uid: &str) {
         point("unindex");
+    }
+
+    fn readiness(&self) -> Option<&Arc<Readiness>> {
+        point("readiness");
+        self.readiness.as_ref()
     }
 }
 
@@ -161,7 +194,7 @@ impl Effects for Panicking {
     }
 }
 
-/// Panics before it passes an event on.
+/// Panics before it passes an event on, and logs it.
 struct PanickingSink(Arc<ScriptedWorld>);
 
 impl EventSink for PanickingSink {
@@ -201,6 +234,7 @@ impl EventSink for PanickingSink {
             | EngineEvent::Converted { .. } => "webhook",
         });
         self.0.events().emit(event);
+        LogSink.accept(event);
     }
 
     fn wants_debugging(&self) -> bool {
@@ -214,114 +248,98 @@ impl EventSink for PanickingSink {
     }
 }
 
-/// The result of a run.
-struct Run {
-    calls: usize,
-    raised: usize,
-    called: BTreeMap<String, usize>,
-    reports: usize,
-    updated_to: Value,
-    timeline: Vec<Value>,
-    is_gone: bool,
-}
-
-/// Creates, changes and deletes an object, with a failing request and a retry, while the world panics.
-async fn run(panics: Panics, heals_after: Duration) -> Run {
-    let input = json!({"event_latency": 0.1, "handlers": [
-        {"on": "event", "id": "seen", "script": [{}]},
-        {"on": "create", "id": "created", "script": [{"temporary": "not yet", "delay": 5}, {}], "options": {"when": {"$when": "true"}}},
-        {"on": "update", "id": "updated", "script": [{"return": {"done": true}}]},
-        {"on": "delete", "id": "deleted", "script": [{}]},
-    ]});
-    let scene = Scene::example(&input);
-    CALLS.set(0);
-    RAISED.set(0);
-    PANICS.set(panics);
-    let monitor = Arc::new(ActivityMonitor::default());
-    let world = Arc::new(Panicking::new(&scene.world));
-    let kind = Kind::new(world, Arc::clone(&scene.served), Arc::new(WorkerSettings::default()), None, Arc::from("test"));
-    let kind = Arc::new(kind.with_monitor(Some(Arc::clone(&monitor))).with_reader(read));
-    let server = &scene.world.server;
-    let apply_entry = async {
-        server.announce(EventKind::Added);
-        tokio::time::sleep(Duration::from_mins(1)).await;
-        if !matches!(panics, Panics::Always(_)) {
-            server.trouble(Some(Trouble::Fail(500)));
-            server.merge(&json!({"spec": {"x": 1}})).await;
-            // This one arrives while the object is throttled.
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            server.merge(&json!({"status": {"noise": true}})).await;
-            tokio::time::sleep(Duration::from_mins(1)).await;
-        }
-        server.merge(&json!({"spec": {"x": 2}})).await;
-        tokio::time::sleep(heals_after).await;
-        if let Panics::Always(_) = panics {
-            PANICS.set(Panics::Never);
-        }
-        tokio::time::sleep(Duration::from_hours(1)).await;
-        server.delete().await;
-        tokio::time::sleep(Duration::from_hours(1)).await;
-    };
-    let feed = async {
-        let mut sink = KindSink::new(Arc::clone(&kind));
-        sink.listed().await;
-        loop {
-            let Event { event_kind, raw, .. } = server.next_event().await;
-            let head = PartialMetadata::of(&raw).expect("the server sends objects");
-            sink.seen(Seen { event_kind, head: &head, text: &raw, resource: &scene.served.resource }).await;
-        }
-    };
-    tokio::select! {
-        () = apply_entry => {}
-        () = feed => unreachable!("the server goes on for ever"),
+/// Lets each call of the world panic in a run of its own.
+fn check_each_point(variant: Variant) {
+    let run = |panics| in_virtual_time(variant.run(panics, Duration::ZERO));
+    let undisturbed = run(Panics::Never);
+    assert!(undisturbed.is_gone && undisturbed.raised == 0);
+    assert!(undisturbed.calls > 100, "{} calls of the world are too few to tell anything", undisturbed.calls);
+    assert_eq!(undisturbed.reached, variant.points());
+    for number in 0..undisturbed.calls {
+        let run = run(Panics::At(number));
+        let place = format!("{variant:?}, call {number}, {}", run.raised_at);
+        assert_eq!(run.raised, 1, "{place}");
+        assert!(run.is_gone, "{place}: the object is held back");
+        // Two changes may be handled as one, in their newest state.
+        let uncalled: Vec<_> = variant.handlers().iter().filter(|id| !run.called.contains_key(**id)).collect();
+        assert!(uncalled.is_empty(), "{place}: {uncalled:?} were not called: {:?}", run.called);
+        assert_eq!(run.updated_to, json!({"x": 2}), "{place}");
+        let report = if run.is_of_worker { Report::Object(Some("u1".to_owned())) } else { Report::Task(json!(WATCH)) };
+        assert_eq!(run.reports, [report], "{place}: a panic is reported once, with what it has delayed");
     }
-    assert!(kind.queues.is_empty(), "{panics:?}: a mailbox is left without a worker");
-    assert!(monitor.is_quiet(), "{panics:?}: a worker counts as running");
-    assert!(kind.memories.is_empty(), "{panics:?}: the deleted object is remembered");
-    let (mut called, mut updated_to) = (BTreeMap::new(), Value::Null);
-    for call in scene.world.timeline.with("call") {
-        if call.shown["reason"] == "update" {
-            updated_to = call.shown["new"]["spec"].clone();
-        }
-        *called.entry(call.shown["call"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
-    }
-    let is_report = |line: &&Value| line[0] == "ERROR" && line[1].as_str().unwrap_or_default().contains(INJECTED);
-    let reports = scene.world.timeline.logs().iter().filter(is_report).count();
-    let timeline = scene.world.timeline.entries().into_iter().map(|entry| entry.shown).chain(scene.world.timeline.logs()).collect();
-    Run { calls: CALLS.get(), raised: RAISED.get(), called, reports, updated_to, timeline, is_gone: server.is_gone() }
 }
 
 #[test]
 fn a_panic_at_any_point_of_a_worker_delays_the_object_and_nothing_else() {
-    let undisturbed = in_virtual_time(run(Panics::Never, Duration::ZERO));
-    assert!(undisturbed.is_gone && undisturbed.raised == 0);
-    assert!(undisturbed.calls > 100, "{} calls of the world are too few to tell anything", undisturbed.calls);
-    for number in 0..undisturbed.calls {
-        let run = in_virtual_time(run(Panics::At(number), Duration::ZERO));
-        assert_eq!(run.raised, 1, "call {number}");
-        assert!(run.is_gone, "call {number}: the object is held back");
-        // Two changes may be handled as one, in their newest state.
-        assert!(["created", "updated", "deleted"].iter().all(|id| run.called.contains_key(*id)), "call {number}: {:?}", run.called);
-        assert_eq!(run.updated_to, json!({"x": 2}), "call {number}");
-        assert_eq!(run.reports, 1, "call {number}: a panic is reported once");
-    }
+    check_each_point(Variant::Plain);
+}
+
+#[test]
+fn a_panic_at_any_point_of_a_worker_that_indexes_and_waits_delays_the_object_and_nothing_else() {
+    check_each_point(Variant::Indexed);
+}
+
+#[test]
+fn a_panic_at_any_point_of_a_worker_with_daemons_delays_the_object_and_nothing_else() {
+    check_each_point(Variant::Background);
+}
+
+#[test]
+fn a_panic_at_any_point_of_a_worker_of_an_elected_replica_delays_the_object_and_nothing_else() {
+    check_each_point(Variant::Elected);
 }
 
 #[test]
 fn repeated_panics_are_throttled_and_the_object_is_handled_afterwards() {
-    let effects = ["read", "call", "apply", "applied", "clock", "evaluate"];
-    let events = ["message", "wants_debugging", "seen", "called", "returned", "judged", "decided", "prepared", "sent", "ended"];
-    for point in effects.into_iter().chain(events) {
-        let run = in_virtual_time(run(Panics::Always(point), Duration::from_mins(10)));
-        // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
-        assert!((2..=40).contains(&run.raised), "{point}: {} panics", run.raised);
-        assert!(run.is_gone && run.called.contains_key("deleted"), "{point}: the object was lost: {:#?}", run.timeline);
+    for variant in Variant::ALL {
+        for point in variant.points() {
+            let run = in_virtual_time(variant.run(Panics::Always(point), Duration::from_mins(10)));
+            // Only the end of an object needs these, after the last panic.
+            let fewest = usize::from(!["forget", "forgotten", "unindex"].contains(&point));
+            // In ten minutes, the delays of 1, 1, 2, 3, 5 … seconds end about thirteen times; a report may panic, too.
+            assert!((fewest..=40).contains(&run.raised), "{variant:?}, {point}: {} panics", run.raised);
+            let is_handled = run.called.contains_key(variant.handlers()[0]) && run.called.contains_key(variant.handlers()[2]);
+            assert!(run.is_gone && is_handled, "{variant:?}, {point}: the object was lost: {:#?}", run.timeline);
+        }
+    }
+}
+
+/// Reads all objects but one.
+fn read_others(text: &str, resource: &Resource) -> Result<Body, serde_json::Error> {
+    if text.contains("broken") {
+        resume_unwind(Box::new(INJECTED));
+    }
+    kopfd::cluster::watch::read(text, resource)
+}
+
+#[test]
+fn nothing_waits_for_an_object_whose_indexing_panics() {
+    let input = json!({"handlers": [{"on": "index", "id": "indexed"}, {"on": "event", "id": "seen", "script": [{}]}]});
+    for worker_limit in [None, Some(1)] {
+        let scene = Scene::example(&input);
+        let world = Arc::new(Panicking::new(&scene.world, true));
+        let kind = Kind::new(world, Arc::clone(&scene.served), Arc::default(), worker_limit, Arc::from("test")).with_reader(read_others);
+        in_virtual_time(async {
+            let mut sink = KindSink::new(Arc::new(kind));
+            for uid in ["broken", "other"] {
+                let mut object = scene.world.server.object();
+                object["metadata"]["uid"] = json!(uid);
+                let text = object.to_string();
+                let head = PartialMetadata::of(&text).expect("the server has an object");
+                sink.seen(Seen { event_kind: EventKind::Listed, head: &head, text: &text, resource: &scene.served.resource }).await;
+            }
+            sink.listed().await;
+            // Shorter than any pause after a panic.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        });
+        let called: Vec<Value> = scene.world.timeline.with("call").iter().map(|call| call.shown["call"].clone()).collect();
+        assert_eq!(called, ["indexed", "seen"], "with a limit of {worker_limit:?}");
     }
 }
 
 #[test]
 fn a_cancelled_call_is_repeated_if_the_operator_continues() {
-    let run = in_virtual_time(run(Panics::Cancelled, Duration::ZERO));
+    let run = in_virtual_time(Variant::Plain.run(Panics::Cancelled, Duration::ZERO));
     assert!(run.is_gone && run.called.contains_key("deleted"), "{:#?}", run.timeline);
     let report = "Throttling for 1 seconds due to a defect of the engine: a call was cancelled, though the operator does not stop";
     assert_eq!(run.timeline.iter().filter(|line| line[1] == report).count(), 1, "{:#?}", run.timeline);
@@ -333,7 +351,7 @@ fn a_call_that_is_cancelled_at_the_end_of_the_operator_is_no_defect() {
     let scene = Scene::example(&input);
     PANICS.set(Panics::Cancelled);
     let kind = Kind::new(
-        Arc::new(Panicking::new(&scene.world)),
+        Arc::new(Panicking::new(&scene.world, false)),
         Arc::clone(&scene.served),
         Arc::new(WorkerSettings::default()),
         None,
