@@ -13,7 +13,7 @@ use crate::reactor::rights;
 
 use super::output::{print_error, print_error_with_hint};
 
-/// What helps if the API server does not let a version go.
+/// The hint for a version that the API server does not allow to be removed.
 const STORED_VERSIONS_HINT: &str = "objects may be stored in a version that is removed: keep it with `served: false`, write each object once, \
      and take the version out of `status.storedVersions` of the definition; after that it can be removed";
 

@@ -60,7 +60,7 @@ pub(super) enum Trigger {
     Signal,
 }
 
-/// What has happened to the operators.
+/// An event in the life of the operators.
 #[derive(Debug)]
 pub(super) enum Step {
     /// An operator has ended.

@@ -151,7 +151,7 @@ async fn carry_out(order: Order<'_>, cluster: &ClusterOptions, clock: Clock) -> 
     }
 }
 
-/// What went wrong, and what helps, if that is known.
+/// A message, with a hint if there is one.
 type Problem = (String, Option<&'static str>);
 
 impl Order<'_> {

@@ -59,7 +59,7 @@ fn from_environment() -> Vec<PathBuf> {
     text.split(',').filter(|path| !path.is_empty()).map(PathBuf::from).collect()
 }
 
-/// Where the operators run.
+/// The kind of API server that the operators use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// A cluster: its API server must be able to reach the webhooks.

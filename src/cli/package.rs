@@ -233,7 +233,7 @@ impl Options {
     }
 }
 
-/// What helps with files that do not fit into a ConfigMap.
+/// The hint for files that do not fit into a ConfigMap.
 const IN_IMAGE_HINT: &str = "put the files into the image, and name their directory there by `--files-in-image DIR`";
 
 /// Returns the definitions of kinds by the names of their files.

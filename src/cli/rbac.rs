@@ -112,7 +112,7 @@ fn account(options: &Options, operators: &[Operator]) -> Option<Account> {
     Some(Account { name, namespace: options.operator_namespace.clone() })
 }
 
-/// What an operator is started with, as far as its rights depend on it.
+/// The options at an operator's start that its rights depend on.
 pub(super) struct Asked {
     /// The peering objects.
     pub peering: PeeringUse,

@@ -12,7 +12,7 @@ use crate::handling::peering::replicas_name;
 use crate::kit::duration;
 use crate::manifest::Operator;
 
-/// Where a container finds the namespace of its pod.
+/// The file with the namespace of the pod, in each container.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Options of replicas.

@@ -113,7 +113,7 @@ pub(super) fn run(options: &Options) -> u8 {
     runtime.run(carry_out(options, operators, namespaces, clock), SHUTDOWN_TIMEOUT)
 }
 
-/// What was done, and what is left.
+/// The completed steps, and the parts that are left.
 #[derive(Debug, Default)]
 struct Account {
     done: Vec<String>,

@@ -7,7 +7,7 @@ use crate::object::Resource;
 
 use super::error::AddressError;
 
-/// What is escaped in a segment of a path. Names may come from scripts, so these are all characters that could end it.
+/// The characters that are escaped in a segment of a path. Names may come from scripts, so these are all characters that could end it.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -20,7 +20,7 @@ use super::transport::Duplex;
 use channels::{Io, Version};
 pub use output::{Output, Problem};
 
-/// What servers append to the key of a WebSocket before they hash it (RFC 6455, section 1.3).
+/// The text that servers append to the key of a WebSocket before they hash it (RFC 6455, section 1.3).
 const ACCEPTANCE: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A command.

@@ -10,7 +10,7 @@ const KEPT_CAPACITY: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Lines {
     buffer: Vec<u8>,
-    /// Where the next line begins.
+    /// The offset of the next line.
     start: usize,
     /// The position up to which there is no line end.
     searched: usize,

@@ -68,7 +68,7 @@ impl OtherClusters {
 
 /// The guard of other clusters, with a name for what it allows.
 pub struct Guarded {
-    /// What it allows, in any form.
+    /// A name for the servers that it allows, in any form.
     pub name: String,
     /// The guard.
     pub guard: Arc<dyn Guard>,

@@ -262,7 +262,7 @@ fn fixed_headers(config: &kube::Config, authorization: Option<AuthLayer>) -> Res
     Ok(recorded.expect("nothing is called that could fail").into_parts().0.headers)
 }
 
-/// Where the paths of requests begin.
+/// The parts of a server's address that all requests have in common.
 struct ServerAddress {
     scheme: Scheme,
     authority: Authority,

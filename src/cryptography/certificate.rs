@@ -17,7 +17,7 @@ use super::rsa_hash::RsaHash;
 use super::usage::Usage;
 use super::{pem, subject};
 
-/// Whose certificate it is.
+/// The role of the certificate's holder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It signs no certificates.
@@ -37,9 +37,9 @@ pub(crate) struct CertificateOptions {
     pub subject: Option<Vec<(String, String)>>,
     /// The host names, IP addresses, e-mail addresses and URIs that it is valid for.
     pub names: Option<Vec<String>>,
-    /// What it may be used for.
+    /// The permitted uses.
     pub usages: Option<Vec<Usage>>,
-    /// Whose certificate it is.
+    /// The role of the certificate's holder.
     pub role: Role,
 }
 

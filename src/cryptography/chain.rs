@@ -9,7 +9,7 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use super::error::CryptoError;
 use super::{details, pem};
 
-/// Whose certificate it is.
+/// The side of a TLS connection that presents the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// A TLS server.
@@ -18,12 +18,12 @@ pub(crate) enum Peer {
     Client,
 }
 
-/// What is demanded of a certificate.
+/// The requirements on a certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     /// The host name or address that it must be valid for.
     pub name: Option<String>,
-    /// Whose certificate it is.
+    /// The side of a TLS connection that presents the certificate.
     pub peer: Peer,
     /// The moment at which it must be valid.
     pub at: Timestamp,

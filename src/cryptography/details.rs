@@ -1,4 +1,4 @@
-//! What certificates and requests say.
+//! The contents of certificates and requests.
 
 use jiff::Timestamp;
 use sha2::Digest as _;
@@ -31,7 +31,7 @@ pub(crate) struct Details {
     pub not_after: Timestamp,
     /// The host names, IP addresses, e-mail addresses and URIs that it is valid for.
     pub names: Vec<String>,
-    /// What it may be used for; none if that is not restricted.
+    /// The permitted uses; empty if they are not restricted.
     pub usages: Vec<&'static str>,
     /// Whether it is the certificate of an authority.
     pub is_authority: bool,

@@ -1,8 +1,8 @@
-//! What certificates may be used for.
+//! The uses of certificates.
 
 use rcgen::ExtendedKeyUsagePurpose;
 
-/// What a certificate may be used for.
+/// A permitted use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
     /// TLS servers.

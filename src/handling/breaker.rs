@@ -47,7 +47,7 @@ impl Default for Threshold {
     }
 }
 
-/// What began a cycle.
+/// The cause of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
     /// A write of an earlier cycle of the object.
@@ -72,9 +72,9 @@ pub enum Effect {
 /// One cycle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cycle {
-    /// What began it.
+    /// The cause of the cycle.
     pub trigger: Trigger,
-    /// What it has done.
+    /// The effect of the cycle.
     pub effect: Effect,
     /// The ids of the called handlers.
     pub handlers: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a new definition of a kind takes away from the one in the cluster: versions, fields, or values that stored objects may have.
+//! The losses of a new definition of a kind against the one in the cluster: versions, fields, or values that stored objects may have.
 
 use std::collections::BTreeSet;
 

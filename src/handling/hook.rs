@@ -17,7 +17,7 @@ pub struct Hook {
     pub path: String,
     /// The methods in capitals; at least one.
     pub methods: Vec<String>,
-    /// What a request is checked for, all of it; empty only if the manifest says that the hook is open.
+    /// The checks of a request, all of which must pass; empty only if the manifest says that the hook is open.
     pub checks: Vec<Check>,
     /// The maximum size of a body in bytes.
     pub max_body: usize,

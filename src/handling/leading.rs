@@ -90,7 +90,7 @@ impl Timing {
     }
 }
 
-/// What a Lease says.
+/// The contents of a Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseRecord {
     /// The identity of the holder; empty if it was released.
@@ -123,7 +123,7 @@ pub struct Candidate {
     observed: Option<Observed>,
 }
 
-/// What a replica does.
+/// The next action of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Creates the Lease.

@@ -13,7 +13,7 @@ const ORDER: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "
 pub struct Need {
     /// The reason.
     pub purpose: Purpose,
-    /// Where.
+    /// The namespaces.
     pub reach: Reach,
     /// The API group; `*` stands for all.
     pub group: String,
@@ -60,7 +60,7 @@ pub enum Purpose {
     Declared,
 }
 
-/// Where requests go.
+/// The namespaces that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// To objects without a namespace, or to all namespaces at once.
@@ -82,7 +82,7 @@ pub struct Layout {
     pub home: String,
 }
 
-/// Where a right is granted.
+/// The scope in which a right is granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantScope {
     /// In the whole cluster.
@@ -94,7 +94,7 @@ pub enum GrantScope {
 /// One right: a verb on a resource, in a scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// Where.
+    /// The namespaces.
     pub scope: GrantScope,
     /// The API group.
     pub group: String,

@@ -93,7 +93,7 @@ impl Default for TrialLimits {
     }
 }
 
-/// What one of the two revisions has done since the beginning of the trial.
+/// The counts of one of the two revisions since the beginning of the trial.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SideCounts {
     /// Ended calls of functions for objects, and cycles that failed outside of them.
@@ -151,7 +151,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// What becomes of a revision on trial.
+/// The decision about a revision on trial.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TrialVerdict {
     /// The trial goes on.

@@ -47,7 +47,7 @@ pub enum Mode {
 pub struct Failure {
     /// Position of the step; `None` if the failure concerns no single step.
     pub spot: Option<SourceSpan>,
-    /// What went wrong, if it is not an expectation.
+    /// Problem of the step, if no expectation has failed.
     pub problem: Option<Problem>,
     /// Differences from the expectation.
     pub differences: Vec<Difference>,

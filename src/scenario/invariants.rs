@@ -51,14 +51,14 @@ const MAX_VIOLATIONS: usize = 10;
 pub(super) struct Invariants {
     api: ApiServer,
     clock: Clock,
-    /// What each operator declares in its newest revision.
+    /// The declarations of each operator in its newest revision.
     declared: Mutex<Arc<Vec<Declared>>>,
     state: Mutex<State>,
     /// Notified when the limit of violations is reached.
     limit_reached: Notify,
 }
 
-/// What an operator declares.
+/// The declarations of an operator that invariants depend on.
 struct Declared {
     storage: Storage,
     schedules: DeclaredSchedules,

@@ -47,7 +47,7 @@ pub struct Scenario {
     pub operators: Arc<Vec<Operator>>,
     /// Definitions and objects that exist before the operators start.
     pub given: Vec<InitialObject>,
-    /// What answers in place of the world outside of the cluster.
+    /// The stubs for the world outside of the cluster.
     pub stubs: Stubs,
     /// Namespaces that the operators serve; all if empty.
     pub namespaces: Vec<namespace::Pattern>,

@@ -34,7 +34,7 @@ pub(super) struct Watch {
     watcher: Option<Watcher>,
 }
 
-/// What counts as a change.
+/// The paths whose changes count, and the changes so far.
 #[derive(Default)]
 struct Interest {
     /// The directories whose entries all count.
@@ -222,7 +222,7 @@ fn log_error(problem: &notify::Error) {
     error!(target: "kopfd", "Changes of files cannot be watched: {problem}");
 }
 
-/// Where a path leads.
+/// A path with its symbolic links.
 struct ResolvedPath {
     /// The path, and what it is called without each of the links on the way.
     names: Vec<PathBuf>,

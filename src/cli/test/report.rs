@@ -1,4 +1,4 @@
-//! What reports of scenarios contain, whatever their form.
+//! The contents of reports of scenarios, in any form.
 
 use std::sync::Arc;
 

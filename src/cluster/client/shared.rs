@@ -1,4 +1,4 @@
-//! What all parts of a client share: the settings, which may be replaced, the clock, and the metrics.
+//! The state that all parts of a client share: the settings, which may be replaced, the clock, and the metrics.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! What a command has written, and why it has no exit code.
+//! The output of a command, and the reasons for which it has no exit code.
 
 use std::time::Duration;
 
 use crate::cluster::error::Error;
 
-/// What a command has written.
+/// The output of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// The standard output.

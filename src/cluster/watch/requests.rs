@@ -17,7 +17,7 @@ pub(super) const LOG: &str = "kopfd::cluster::watch";
 /// Objects in a page of a list: kubectl's number, at which a page of usual objects is a few megabytes.
 pub(super) const PAGE: &str = "500";
 
-/// What is watched, and where.
+/// The requests of a watch: the watched resource, its path and its selection.
 pub(super) struct Requests {
     client: Client,
     pub resource: Resource,

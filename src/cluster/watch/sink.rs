@@ -1,4 +1,4 @@
-//! What a watcher passes on, and who receives it.
+//! The values that a watcher passes on, and their receiver.
 
 use serde_json::Value;
 

@@ -53,7 +53,7 @@ impl ConfigurationKind {
     }
 }
 
-/// What a configuration depends on.
+/// The inputs of a configuration.
 #[derive(Clone, Copy)]
 pub struct Situation<'a> {
     /// The name of the configuration.

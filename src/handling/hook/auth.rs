@@ -14,7 +14,7 @@ pub const AUTHORIZATION: &str = "authorization";
 /// The scheme of tokens in that header.
 const BEARER: &str = "bearer ";
 
-/// What a request is checked for.
+/// A check of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
     /// It has a token.
@@ -45,7 +45,7 @@ pub struct Signature {
     pub header: String,
     /// The digest.
     pub algorithm: Algorithm,
-    /// What stands in the header before the signature.
+    /// The text before the signature in the header.
     pub prefix: String,
     /// How the bytes of the signature are written.
     pub encoding: Encoding,

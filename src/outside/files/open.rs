@@ -21,7 +21,7 @@ pub(crate) struct Confined<'a> {
     confining: usize,
 }
 
-/// What a path leads to. It is not open for reading, so that neither a pipe nor a device notices.
+/// The target of a path. It is not open for reading, so that neither a pipe nor a device notices.
 pub(super) struct Opened {
     fd: OwnedFd,
     /// The path without links.

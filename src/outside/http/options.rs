@@ -1,4 +1,4 @@
-//! What the client depends on.
+//! The options of the client.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::reach::ApiServer;
 use super::super::resolver::{Resolver, SystemResolver};
 use super::proxy::Proxies;
 
-/// What the client depends on.
+/// The options of the client.
 #[derive(Clone)]
 pub struct Options {
     /// Finds the addresses of names.

@@ -1,4 +1,4 @@
-//! What a program writes, up to a limit.
+//! The output of a program, up to a limit.
 
 use std::io;
 

@@ -22,7 +22,7 @@ const FIRST_DRAIN: Duration = Duration::from_millis(200);
 /// How long it is read after those were killed, too.
 const LAST_DRAIN: Duration = Duration::from_secs(2);
 
-/// What a run takes. Dropping it ends the run: its processes are killed, and its directory is removed.
+/// The resources of a run. Dropping them ends it: its processes are killed, and its directory is removed.
 struct Running {
     /// `None` only while it is being dropped.
     parts: Option<(Group, Directory)>,

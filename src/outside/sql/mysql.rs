@@ -12,7 +12,7 @@ use super::error;
 use super::session::{self, Canceller, Login, Room};
 use crate::script::outside::sql::{Reply, SqlError, SqlProblem, Statement};
 
-/// What a new connection is told: `sql::literal` needs backslashes as escapes, and moments are in UTC.
+/// The statement that sets up a new connection: `sql::literal` needs backslashes as escapes, and moments are in UTC.
 const SETUP: &str = "SET time_zone = '+00:00', sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')";
 
 /// A connection.

@@ -16,7 +16,7 @@ use crate::script::outside::sql::{Authorities, Database, DatabasePlace, Driver, 
 
 /// Opens the connections of all pools.
 pub(super) struct Opener {
-    /// What connections depend on.
+    /// The options of connections.
     pub options: Options,
     /// The authorities of the system.
     pub roots: Roots,

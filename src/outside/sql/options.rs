@@ -1,4 +1,4 @@
-//! What the connections of an operator depend on.
+//! The options of an operator's connections.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::outside::reach::ApiServer;
 use crate::outside::resolver::Resolver;
 use crate::script::outside::sql::Secrets;
 
-/// What connections depend on.
+/// The options of connections.
 pub(crate) struct Options {
     /// Finds the addresses of names.
     pub resolver: Arc<dyn Resolver>,

@@ -6,7 +6,7 @@ use crate::script::outside::sql::{SqlError, SqlValue, Statement};
 /// Shorter values are no secrets, and hiding them would spoil the message.
 const SHORTEST: usize = 4;
 
-/// What stands for a hidden value.
+/// The text in place of a hidden value.
 const HIDDEN: &str = "…";
 
 /// Returns an error without the password of the connection, and without the constants and the parameters of the statement.

@@ -1,4 +1,4 @@
-//! What drivers do: a connection to a database.
+//! The interface of drivers: a connection to a database.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) trait Session: Send {
 /// Cancels a statement on the server.
 pub(super) type Canceller = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
-/// What a connection to a server needs.
+/// The parameters of a connection to a server.
 #[derive(Clone)]
 #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), expect(dead_code, reason = "the drivers of servers read it"))]
 pub(super) struct Login {

@@ -1,4 +1,4 @@
-//! What expectations see of an environment.
+//! The observations of an environment that expectations are verified against.
 
 use std::sync::Arc;
 

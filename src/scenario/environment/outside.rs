@@ -12,13 +12,13 @@ use super::super::timeline::Timeline;
 pub(crate) struct StubbedOutside {
     /// The calls that no stub answers.
     pub unexpected: Arc<UnexpectedCalls>,
-    /// What answers in place of HTTP servers.
+    /// The stubs of HTTP servers.
     pub http: Arc<HttpStubs>,
-    /// What answers in place of the programs and files of the machine.
+    /// The stubs of the programs and files of the machine.
     machine: Arc<MachineStubs>,
-    /// What answers in place of databases.
+    /// The stubs of databases.
     sql: Arc<SqlStubs>,
-    /// What answers in place of containers.
+    /// The stubs of containers.
     pods: Arc<PodStubs>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Firings {
     retry_in: Option<Duration>,
 }
 
-/// What a task does next.
+/// The next expected action of a task.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     /// It computes its initial delay since this time.

@@ -17,7 +17,7 @@ pub(super) struct PauseChecks {
     operators: BTreeMap<usize, Observed>,
 }
 
-/// What is known of one operator.
+/// The observed state of one operator.
 #[derive(Debug, Default)]
 struct Observed {
     paused_at: Option<Timestamp>,

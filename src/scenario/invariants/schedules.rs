@@ -78,7 +78,7 @@ struct Attempt {
     ended_at: Option<Timestamp>,
 }
 
-/// What is known from outside about the ticks of a schedule.
+/// The ticks of a schedule, as they are known from outside of the operator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     /// The current time.

@@ -15,7 +15,7 @@ pub enum ConversionStep {
         object: Value,
         /// The wanted version, with or without the group.
         to: String,
-        /// What is expected of it.
+        /// The expected result.
         expected: ExpectedConversion,
     },
     /// Converts generated objects there and back.

@@ -1,4 +1,4 @@
-//! What a step expects.
+//! The expectations of a step.
 
 use std::time::Duration;
 

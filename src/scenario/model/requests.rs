@@ -25,7 +25,7 @@ pub struct ManualPatch {
 /// A request whose answer is checked.
 #[derive(Debug, Clone)]
 pub struct CheckedRequest {
-    /// What is requested.
+    /// The request.
     pub request: UserRequest,
     /// Whether nothing is to be stored.
     pub is_dry_run: bool,
@@ -46,7 +46,7 @@ pub struct HookStep {
     pub headers: BTreeMap<String, String>,
     /// The body.
     pub body: String,
-    /// Where the credentials come from.
+    /// The source of the credentials.
     pub credentials: HookCredentials,
     /// The names in the client's certificate; `None` without one.
     pub certificate: Option<Vec<String>>,
@@ -54,7 +54,7 @@ pub struct HookStep {
     pub expected: ExpectedHookAnswer,
 }
 
-/// Where the credentials of a request to a hook come from.
+/// The source of the credentials of a request to a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookCredentials {
     /// They are computed from the Secret that the hook names.

@@ -20,7 +20,7 @@ pub struct Step {
     pub spot: SourceSpan,
     /// Summary for the timeline.
     pub title: String,
-    /// What it does.
+    /// The action of the step.
     pub action: StepAction,
 }
 

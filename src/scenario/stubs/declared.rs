@@ -41,7 +41,7 @@ pub struct SqlStub {
     pub times: Option<usize>,
     /// The virtual time that the statement takes.
     pub takes: Duration,
-    /// What fails in place of a result.
+    /// The error that it returns in place of a result.
     pub error: Option<SqlError>,
     /// The result.
     pub reply: Reply,
@@ -60,7 +60,7 @@ pub struct ProgramStub {
     pub takes: Duration,
     /// Why it cannot be started, if it cannot.
     pub fails: Option<String>,
-    /// What it gives back.
+    /// The result of the program.
     pub finished: Finished,
 }
 
@@ -79,11 +79,11 @@ pub struct PodStub {
     pub takes: Duration,
     /// The error of the API server in place of an answer.
     pub fails: Option<ApiError>,
-    /// What it answers.
+    /// The answer to the call.
     pub answer: PodAnswer,
 }
 
-/// What a stub of a pod answers.
+/// The answer of a stub of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PodAnswer {
     /// The log of a container.
@@ -104,11 +104,11 @@ pub struct HttpStub {
     pub method: Option<String>,
     /// The address, in which a star stands for any characters. Without a query, it stands for all queries.
     pub url: String,
-    /// What it demands of a request.
+    /// The headers and the body that a request must have.
     pub(super) sends: SentRequest,
     /// The replies, one after the other; the last one is repeated.
     pub replies: Vec<HttpReply>,
-    /// Where the replies are recorded, in place of those.
+    /// The recording that has the replies, in place of those.
     pub(super) recording: Option<Recording>,
     /// Its line in the scenario.
     pub line: usize,
@@ -119,7 +119,7 @@ pub struct HttpStub {
 pub struct HttpReply {
     /// The answer.
     pub answer: HttpAnswer,
-    /// What fails in place of an answer.
+    /// The failure in place of an answer.
     pub problem: Option<HttpProblem>,
     /// How long the answer takes.
     pub delay: Duration,

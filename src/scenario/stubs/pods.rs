@@ -21,7 +21,7 @@ pub(in super::super) struct PodStubs {
     unexpected: Arc<UnexpectedCalls>,
 }
 
-/// What a call asks for.
+/// The request of a call.
 struct Call<'a> {
     namespace: Option<&'a str>,
     name: &'a str,

@@ -1,4 +1,4 @@
-//! What a stub demands of a request: headers and a body. Stubs without such demands answer any request to their address.
+//! The headers and the body that a stub requires of a request. Stubs without them answer any request to their address.
 
 use std::cell::RefCell;
 

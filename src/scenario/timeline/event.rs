@@ -84,7 +84,7 @@ pub enum Event {
         subject: Subject,
         /// Id of the handler.
         handler: String,
-        /// What has happened.
+        /// Text of the event.
         what: &'static str,
     },
     /// An operator has sent a request.

@@ -19,7 +19,7 @@ const MAX_REQUESTS: usize = 1_000;
 /// How many handlers and changes are described.
 const MAX_LISTED: usize = 3;
 
-/// What repeats in a livelock.
+/// The repeated events of a livelock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Livelock {
     /// An object is received.

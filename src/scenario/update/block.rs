@@ -8,7 +8,7 @@ use crate::manifest::tree::Node;
 use super::fix::ListItem;
 use super::text::{offset, range, text};
 
-/// What happens to a written item.
+/// The edit of a written item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ItemEdit {
     Keep,

@@ -1,4 +1,4 @@
-//! What expectations are verified against.
+//! The observations that expectations are verified against.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::super::metrics::Sample;
 use super::super::model::Target;
 use super::super::timeline::{Subject, Timeline};
 
-/// What expectations are verified against: the embedded server, or a real cluster.
+/// The source of the observations for expectations: the embedded server, or a real cluster.
 pub trait Observations {
     /// Finds an object by its name.
     ///

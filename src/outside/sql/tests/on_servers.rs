@@ -1,4 +1,4 @@
-//! What all servers have in common.
+//! Tests of the behaviour that all servers have in common.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::object::SecretKey;
 use crate::script::outside::Grants;
 use crate::script::outside::sql::{Authorities, Database, Databases as _, Hidden, Password, SqlProblem, SqlValue, Tls, TransactionEnd};
 
-/// What differs between products.
+/// The differences between products.
 pub(super) struct Dialect {
     /// A query of one minute.
     pub sleep: &'static str,
@@ -24,7 +24,7 @@ pub(super) struct Dialect {
     pub disconnect: &'static str,
     /// Sets a value that only the connection knows, and reads it.
     pub session: [&'static str; 2],
-    /// What the second one gives on a fresh connection.
+    /// The result of the second one on a fresh connection.
     pub fresh: SqlValue,
     /// Tells whether the connection is encrypted.
     pub is_encrypted: &'static str,

@@ -19,7 +19,7 @@ const START: Duration = Duration::from_mins(1);
 /// How long any other program may run.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// What to install if a program is missing.
+/// The command that installs missing programs.
 const PACKAGES: &str = "apt-get install postgresql mariadb-server openssl";
 
 /// The product of a server.
@@ -95,7 +95,7 @@ impl Server {
     /// Returns what the client of the product prints for statements of the administrator: a line for each row, with `|` or a tabulator between columns.
     ///
     /// # Errors
-    /// What the client prints when it fails.
+    /// The output of the client when it fails.
     pub(crate) fn ask(&self, database: &str, statements: &str) -> Result<String, String> {
         self.ask_as(self.admin(), PASSWORD, database, statements)
     }
@@ -103,7 +103,7 @@ impl Server {
     /// The same for another user.
     ///
     /// # Errors
-    /// What the client prints when it fails.
+    /// The output of the client when it fails.
     pub(crate) fn ask_as(&self, user: &str, password: &str, database: &str, statements: &str) -> Result<String, String> {
         let port = self.port.to_string();
         let mut client = match self.product {

@@ -1,4 +1,4 @@
-//! What must be stored of attempts, causes and statuses.
+//! The records of attempts, causes and statuses that must be stored.
 
 use http::Method;
 use serde_json::{Value, json};
