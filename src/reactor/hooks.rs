@@ -6,7 +6,7 @@ use crate::engines::hooks::server::{HookServerError, HookServers, Serving};
 use crate::engines::hooks::{Answerer, Hooks, Listed};
 use crate::manifest::Settings;
 
-/// Where the hooks of the operators of a process are answered.
+/// The listener for the hooks of the operators of a process.
 #[derive(Debug, Clone)]
 pub enum HookReach {
     /// By the listeners of the settings; without one, by that of the endpoints.

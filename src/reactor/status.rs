@@ -53,7 +53,7 @@ pub(super) struct LiveStatus<W: Effects> {
 
 /// A trial, as it is shown.
 pub(super) struct TrialView {
-    /// What does not change.
+    /// The part of the status that does not change.
     pub status: TrialStatus,
     /// The counts of the revision on trial, and of the one in service.
     pub tallies: [Arc<Tally>; 2],

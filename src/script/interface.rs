@@ -1,4 +1,5 @@
-//! What the owner of the host declares and passes: code and its purposes, calls and their subjects, rights, and the problems it is told.
+//! The data that the owner of the host declares, passes and gets: code and its purposes, calls and their subjects, rights, and reported
+//! problems.
 
 pub mod access;
 pub mod call;

@@ -25,7 +25,7 @@ use programs::Programs;
 use sql::Databases;
 pub(super) use tokens::Tokens;
 
-/// What scripts can reach outside of the cluster. `None` is not available.
+/// The world outside of the cluster that scripts can reach. Parts that are `None` are not available.
 #[derive(Clone, Default)]
 pub struct Outside {
     /// HTTP servers.

@@ -14,7 +14,7 @@ pub struct Line<'a> {
     pub kind: Text<'a>,
     /// The object as JSON.
     pub object: &'a str,
-    /// What the object says of itself.
+    /// The metadata of the object.
     pub head: serde_json::Result<PartialMetadata<'a>>,
 }
 

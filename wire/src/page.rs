@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 /// One page of a list. Servers written in Go send null for an empty list.
 #[derive(Debug, Deserialize)]
 pub struct Page<'a> {
-    /// What the list says of itself.
+    /// The metadata of the list.
     #[serde(default)]
     pub metadata: PageMetadata,
     /// The objects as JSON.
@@ -24,7 +24,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// What a page says of its list.
+/// The metadata of a list, in one page.
 #[derive(Debug, Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct PageMetadata {

@@ -26,7 +26,7 @@ pub enum Error {
     Foreign(String),
 }
 
-/// What happens to an existing file that was not written by kopfd.
+/// The treatment of an existing file that was not written by kopfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overwrite {
     /// It is kept, and the kubeconfig is not written.

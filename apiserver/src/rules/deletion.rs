@@ -31,7 +31,7 @@ pub(crate) struct Deletion {
     pub is_admitted: bool,
 }
 
-/// What happens to the dependents of a deleted object.
+/// The treatment of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// They are deleted afterwards.

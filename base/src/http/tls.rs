@@ -26,7 +26,7 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
 }
 
-/// Whose certificates a listener accepts.
+/// The certificates of clients that a listener accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients<'a> {
     /// Clients are not asked for certificates.

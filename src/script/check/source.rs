@@ -15,7 +15,7 @@ pub(super) struct Source {
     pub file: PathBuf,
     /// The text of the code.
     pub text: String,
-    /// Where the code begins in the file. Its lines are indented by the column of the first.
+    /// The position in the file at which the code begins. Its lines are indented by the column of the first.
     pub origin: SourcePosition,
     /// Whether it is the text of a whole file.
     pub is_file: bool,

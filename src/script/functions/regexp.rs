@@ -11,7 +11,7 @@ use crate::script::runtime::bounded::{self, Text};
 
 type Thrown = Box<EvalAltResult>;
 
-/// What an item of a result takes besides its text.
+/// The memory of an item of a result besides its text.
 const BYTES_PER_ITEM: usize = 64;
 
 /// Registers the module.

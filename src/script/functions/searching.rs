@@ -151,7 +151,7 @@ impl Groups {
     }
 }
 
-/// Where a search goes on.
+/// The position at which a search goes on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
     start: usize,

@@ -12,7 +12,7 @@ use crate::script::values::script_error::Failure;
 type Thrown = Box<EvalAltResult>;
 type Native<'a> = NativeCallContext<'a>;
 
-/// What an item of a list of texts takes besides its text.
+/// The memory of an item of a list of texts besides its text.
 const BYTES_PER_ITEM: usize = 64;
 
 /// Registers the functions. They take precedence over those of the language.

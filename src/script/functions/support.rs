@@ -1,4 +1,4 @@
-//! What modules of host functions share: their registration in modules, the limits of their results, and their errors.
+//! The common parts of the modules of host functions: their registration, the limits of their results, and their errors.
 
 use rhai::{Dynamic, EvalAltResult, FnPtr, FuncRegistration, Module, NativeCallContext, Position};
 

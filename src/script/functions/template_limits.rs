@@ -15,7 +15,7 @@ const MAX_WIDTH: usize = 100_000;
 /// The nesting of values that is looked at.
 pub(super) const MAX_NESTING: usize = 128;
 
-/// What an item of a list takes besides its text.
+/// The memory of an item of a list besides its text.
 const BYTES_PER_ITEM: usize = 32;
 
 /// Returns how many bytes the result of a filter takes at most.

@@ -185,7 +185,7 @@ struct Cluster {
     requests: Mutex<Vec<String>>,
     posted: Mutex<Vec<EventRequest>>,
     answers: Mutex<Vec<Result<Value, ApiError>>>,
-    /// What watches see, one after another, with the seconds before each.
+    /// The changes that watches see, one after another, with the seconds before each.
     changes: Mutex<Vec<(u64, Result<Change, ApiError>)>>,
     /// How commands in containers end.
     ended: Mutex<Option<Result<Finished, ExecError>>>,

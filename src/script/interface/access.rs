@@ -136,7 +136,7 @@ impl Function {
 /// One call, with one kind and one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
-    /// Where the call is.
+    /// The position of the call.
     pub place: SourcePosition,
     /// The number of characters of its name.
     pub length: usize,
@@ -174,7 +174,7 @@ pub enum Namespace {
     Computed,
 }
 
-/// What the code of an operator does, as far as it can be seen.
+/// The requests and other effects of an operator's code that the check can find.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calls {
     /// The requests.

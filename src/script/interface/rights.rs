@@ -1,4 +1,4 @@
-//! What the scripts of an operator may do in the cluster: the requests that are seen in the code, and those that `allow.k8s` declares.
+//! The requests that the scripts of an operator may send: those that the check finds in the code, and those that `allow.k8s` declares.
 //!
 //! The same list makes the roles of the operator; here it is enforced, before a request is sent.
 
@@ -22,7 +22,7 @@ pub struct AllowedRule {
     pub names: Vec<String>,
     /// The namespaces; empty for all.
     pub namespaces: Vec<String>,
-    /// Where the rule is.
+    /// The position of the rule.
     pub place: SourcePosition,
 }
 

@@ -14,7 +14,7 @@ pub struct Accounting<A>(
     pub A,
 );
 
-/// What the running code has allocated on its thread, and may allocate.
+/// The allocations of the running code on its thread, and their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Account {
     /// The bytes that were allocated and not freed; less than zero if memory of others was freed.

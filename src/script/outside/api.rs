@@ -104,7 +104,7 @@ pub struct WatchRequest {
     pub fields: Option<String>,
 }
 
-/// What is seen of watched objects.
+/// A change of watched objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// An object exists, with this content.
@@ -209,7 +209,7 @@ pub enum Operation {
         name: String,
         /// The subresource.
         subresource: &'static str,
-        /// What is created.
+        /// The new object.
         object: Value,
     },
     /// Read the log of a container, as a text; bytes that are no text are replaced.

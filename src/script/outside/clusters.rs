@@ -7,7 +7,7 @@ use url::Url;
 
 use super::hosts::{Grants, is_listed};
 
-/// What `allow.clusters` allows.
+/// The clusters that `allow.clusters` allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum AllowedClusters {
     /// None.

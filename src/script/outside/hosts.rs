@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use url::{Host, Url};
 
-/// What a list of hosts allows by name, and not by a pattern.
+/// The hosts that a list allows by name, and not by a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Network addresses.

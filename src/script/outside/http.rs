@@ -90,13 +90,13 @@ impl HttpAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HttpError {
-    /// What has failed.
+    /// The kind of the failure.
     pub problem: HttpProblem,
     /// The text.
     pub message: String,
 }
 
-/// What has failed. Scripts see its name as the `reason` of the error.
+/// The kind of a failure. Scripts see its name as the `reason` of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpProblem {
     /// The host, or an address that it stands for, is not allowed.

@@ -24,11 +24,11 @@ pub struct Sample {
     pub name: String,
     /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// What is done.
+    /// The change.
     pub measure: Measure,
 }
 
-/// What is done with a series.
+/// A change of the value of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Measure {
     /// The counter grows.

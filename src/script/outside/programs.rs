@@ -32,7 +32,7 @@ impl AllowedProgram {
     /// Checks the arguments of a run.
     ///
     /// # Errors
-    /// What is wrong with the arguments.
+    /// The reason why the arguments are not allowed.
     pub fn admit(&self, arguments: &[String]) -> Result<(), String> {
         let arguments: Vec<Option<&str>> = arguments.iter().map(|argument| Some(argument.as_str())).collect();
         refusal(&self.args, &arguments).map_or(Ok(()), |refusal| Err(refusal.message))

@@ -14,7 +14,7 @@ use crate::script::limits::Limit;
 use crate::script::limits::allocator;
 use crate::script::values::script_error::Failure;
 
-/// What a part of a JSON value takes, besides its texts.
+/// The memory of a part of a JSON value, besides its texts.
 const BYTES_PER_VALUE: usize = 64;
 
 /// The parts of a value between two checks of the clock.

@@ -32,7 +32,7 @@ const PLACES_PER_LEVEL: usize = 2_000;
 
 static PLACES: [Semaphore; MAX_LEVELS] = [const { Semaphore::const_new(PLACES_PER_LEVEL) }; MAX_LEVELS];
 
-/// What the stack of a fiber counts in the memory of its call.
+/// The memory that the stack of a fiber counts as in its call.
 const STACK_BYTES: isize = 64 << 10;
 
 type Thrown = Box<EvalAltResult>;

@@ -72,7 +72,7 @@ pub(crate) struct Environment {
     pub allow: Allow,
     /// The templates, as they were when the scripts were loaded.
     pub templates: Arc<Templates>,
-    /// What the scripts may do in the cluster.
+    /// The requests to the cluster that the scripts may send.
     pub permissions: Arc<Permissions>,
     /// The importable modules.
     pub modules: Modules,

@@ -45,7 +45,7 @@ const LAST_RESUMES: usize = 1_000;
 /// One poll of the future that a fiber waits for; returns whether the wait is over.
 type Step<'a> = &'a mut dyn FnMut(&mut Context<'_>) -> bool;
 
-/// What a suspended fiber waits for.
+/// The step that a suspended fiber waits for.
 #[derive(Clone, Copy)]
 struct Ask {
     /// Points to its step.

@@ -1,4 +1,4 @@
-//! What a call holds of the operator's shared state: some of it until its next wait, locks until its end.
+//! The parts of the operator's shared state that a call holds: some of them until its next wait, locks until its end.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

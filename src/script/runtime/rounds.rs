@@ -9,7 +9,7 @@ use std::mem;
 use std::pin::pin;
 use std::task::{Poll, Waker};
 
-/// Who is woken by the next round, and who begins it.
+/// The wakers of the tasks that wait for the next round, and of the thread that begins it.
 struct Round {
     waiting: Vec<Waker>,
     thread: Waker,

@@ -29,9 +29,9 @@ pub struct Program {
     pub templates: Arc<Templates>,
     /// The warnings.
     pub warnings: Vec<Problem>,
-    /// What the scripts do in the cluster.
+    /// The requests to the cluster that the check finds in the scripts.
     pub calls: Calls,
-    /// What the scripts may do in the cluster.
+    /// The requests to the cluster that the scripts may send.
     pub permissions: Arc<Permissions>,
     /// The recent calls of the API by each binding.
     pub(crate) call_rates: Vec<Arc<CallRate>>,

@@ -12,7 +12,7 @@ use super::plain::Plain;
 /// Limit of the bytes of all memos of the objects of one thread.
 const MAX_BYTES: usize = 256 << 20;
 
-/// What a value takes besides its texts, and an entry of a map besides its value.
+/// The memory of a value besides its texts, and of an entry of a map besides its value.
 const BYTES_PER_VALUE: usize = 16;
 const BYTES_PER_ENTRY: usize = 64;
 
@@ -39,7 +39,7 @@ impl ObjectMemo {
     }
 }
 
-/// Whose memo a call has.
+/// The owner of a call's memo.
 #[derive(Debug, Clone)]
 pub(crate) enum MemoOwner {
     /// The operator: in activities and schedules.

@@ -14,7 +14,7 @@ use super::plain::Plain;
 /// Limit of the bytes of all values of one operator, with their keys.
 const MAX_BYTES: usize = 256 << 20;
 
-/// What an entry takes besides its key and its value.
+/// The memory of an entry besides its key and its value.
 const BYTES_PER_ENTRY: usize = 64;
 
 /// The shared data and locks of one operator.

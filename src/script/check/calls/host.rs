@@ -1,4 +1,4 @@
-//! What calls of host functions yield, and the requests that they send.
+//! The results of calls of host functions, and the requests that they send.
 
 use std::collections::BTreeSet;
 

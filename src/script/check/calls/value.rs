@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 8;
 /// Stands for an unknown part of a text; in a template it would be a variable.
 const HOLE: &str = "{{}}";
 
-/// What an expression may yield.
+/// The possible values of an expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Values {
     /// The known alternatives.

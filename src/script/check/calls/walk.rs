@@ -27,7 +27,7 @@ pub(super) struct Analysis<'a> {
     pub(super) root: &'a Path,
     /// All code, by number.
     pub(super) codes: Vec<&'a Code>,
-    /// What was found.
+    /// The requests and effects that were found.
     pub(super) calls: Calls,
     /// The binding whose code is analysed.
     pub(super) binding: usize,
@@ -56,7 +56,7 @@ pub(super) struct Frame<'a> {
     pub unit: &'a Unit,
     /// Its variables; inner ones come last.
     pub variables: Vec<(String, Values)>,
-    /// What it returns before its end.
+    /// The possible values of its `return` statements.
     pub returned: Values,
 }
 

@@ -15,7 +15,7 @@ use crate::script::values::time;
 /// A map of options.
 pub(super) struct Given {
     function: String,
-    /// What the map is, for messages: `option` or the name of an option.
+    /// The name of the map in messages: `option` or the name of an option.
     noun: String,
     entries: Map,
 }

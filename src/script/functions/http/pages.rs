@@ -18,7 +18,7 @@ use crate::script::runtime::context::Context;
 /// The pages that are read by default.
 const PAGES: usize = 1_000;
 
-/// Where the pages have their items, and the address of the next page.
+/// The places of the items and of the next page's address in each page.
 pub(super) struct Pages {
     items: Option<String>,
     cursor: Option<String>,

@@ -34,7 +34,7 @@ pub(super) struct Caller<'a> {
 
 pub(super) type HostFunction<const N: usize> = fn(&Caller<'_>, [Dynamic; N]) -> Result<Dynamic, Thrown>;
 
-/// Where functions are registered.
+/// The module or the type that functions are registered for.
 pub(super) trait Registry {
     /// Registers a function of one argument.
     fn one(&mut self, name: &str, function: HostFunction<1>);

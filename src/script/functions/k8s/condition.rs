@@ -1,4 +1,4 @@
-//! What `k8s::wait` waits for, as for `kubectl wait`.
+//! The conditions of `k8s::wait`, as those of `kubectl wait`.
 
 use std::fmt;
 

@@ -104,7 +104,7 @@ fn require(call: &Caller<'_>, asked: &Asked, path: &str) -> Result<(), Thrown> {
     Err(refused(message, &target))
 }
 
-/// What a request asks for.
+/// The target of a request, by its path.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     /// A path that every account may read.

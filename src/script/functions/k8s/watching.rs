@@ -105,7 +105,7 @@ struct Watch<'a> {
     present: BTreeMap<(String, String), Value>,
     /// Whether all objects that existed at the beginning are known.
     is_listed: bool,
-    /// What is awaited, for the error.
+    /// The text of the awaited condition, for the error.
     expected: String,
 }
 

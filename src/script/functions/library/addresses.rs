@@ -10,7 +10,7 @@ use crate::script::functions::support::{Given, Native, Pace, Thrown, may_have_it
 use crate::script::limits::Limit;
 use crate::script::runtime::bounded;
 
-/// What an address takes in a list.
+/// The memory of an address in a list.
 const BYTES_PER_ADDRESS: usize = 96;
 
 /// Registers the module.

@@ -9,7 +9,7 @@ use crate::script::language::convert;
 use crate::script::runtime::bounded;
 use crate::script::values::time::Time;
 
-/// What of a value decides whether it equals another one. As in Python, `1` equals `1.0`.
+/// The part of a value that decides whether it equals another one. As in Python, `1` equals `1.0`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     /// A text itself.

@@ -310,7 +310,7 @@ fn zip(native: &Native<'_>, items: &Array, other: &Dynamic) -> Given {
     Ok(items.iter().zip(other).map(|(a, b)| Dynamic::from_array(vec![a.flatten_clone(), b])).collect::<Array>().into())
 }
 
-/// What gives the key of an item: a function, or the name of a field.
+/// The source of an item's key: a function, or the name of a field.
 enum Key {
     Function(FnPtr),
     Name(ImmutableString),

@@ -5,7 +5,7 @@ use rhai::{Array, Dynamic, Map};
 use crate::script::functions::support::Thrown;
 use crate::script::runtime::bounded;
 
-/// What an entry of a map takes besides its key and its value.
+/// The memory of an entry of a map besides its key and its value.
 const BYTES_PER_ENTRY: usize = 64;
 
 /// Returns the bytes that a copy of a value takes, approximately. The interpreter limits the nesting of values.

@@ -9,7 +9,7 @@ use crate::script::functions::support::{Given, Native, one, unreadable, wrong};
 use crate::script::language::convert;
 use crate::script::runtime::bounded::{self, Text};
 
-/// What a parsed text takes for each of its bytes: the parser keeps events and a tree.
+/// The memory of a parsed text for each of its bytes: the parser keeps events and a tree.
 const BYTES_PER_BYTE: usize = 48;
 
 /// Limit of the bytes of a text: nothing interrupts its parser.

@@ -1,4 +1,4 @@
-//! What is known about a database before a connection is made.
+//! The declaration of a database, before a connection is made.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct Database {
     pub title: String,
     /// The kind of its server.
     pub driver: Driver,
-    /// Where it is.
+    /// The server or the file.
     pub place: DatabasePlace,
     /// The limits of its statements and connections.
     pub limits: SqlLimits,
@@ -102,7 +102,7 @@ impl Driver {
     }
 }
 
-/// Where a database is.
+/// The place of a database: a server or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabasePlace {
     /// On a server.

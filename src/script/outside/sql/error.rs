@@ -1,10 +1,10 @@
-//! Why a statement has no result.
+//! The errors of statements.
 
 /// An error of a database. The message contains neither passwords nor parameters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SqlError {
-    /// What has failed.
+    /// The kind of the failure.
     pub problem: SqlProblem,
     /// The text.
     pub message: String,
@@ -21,7 +21,7 @@ impl SqlError {
     }
 }
 
-/// What has failed. Scripts see its name as the `reason` of the error.
+/// The kind of a failure. Scripts see its name as the `reason` of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqlProblem {
     /// The connection, the host, or an address that it stands for, is not allowed.

@@ -18,7 +18,7 @@ pub struct ServerAddress {
     pub database: Option<String>,
 }
 
-/// What is wrong with an address.
+/// The reason why an address is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceProblem {
     /// It is no address, or one of something else.
@@ -45,7 +45,7 @@ impl ServerAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn parse(driver: Driver, text: &str) -> Result<Self, PlaceProblem> {
         let url = Url::parse(text).map_err(|_| PlaceProblem::Unreadable)?;
         if Driver::of(url.scheme()) != Some(driver) {

@@ -1,4 +1,4 @@
-//! What a call has used of its budget: operations, calls of the API, output, and memory.
+//! The used part of a call's budget: operations, calls of the API, output, and memory.
 
 use rhai::EvalAltResult;
 

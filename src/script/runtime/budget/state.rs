@@ -39,7 +39,7 @@ pub(crate) struct Budget {
     pub(super) is_abandoned: Cell<bool>,
     is_preempted: Cell<bool>,
     pub(super) stack_floor: Cell<usize>,
-    /// What the call had allocated when the variables of each level of calls were looked at.
+    /// The bytes that the call had allocated when the variables of each level of calls were measured.
     pub(super) looked_at_data: RefCell<Vec<usize>>,
     /// The memory of the process, and the bytes of it that are known to belong to this call.
     pub(super) process_memory: Option<Arc<ProcessMemory>>,
@@ -61,7 +61,7 @@ pub(crate) struct Budget {
     children: Rc<Cell<usize>>,
 }
 
-/// What is counted against a limit.
+/// A count with its limit.
 pub(super) struct Counter {
     pub(super) used: Cell<u64>,
     limit: u64,
