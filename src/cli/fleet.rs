@@ -41,7 +41,7 @@ pub(super) struct Fleet<'a> {
     stop: Stop,
     reloads: Tasks<(u64, String, Result<Reloaded, ReloadError>)>,
     round: Round,
-    /// The mistakes that were told last.
+    /// The mistakes that were logged last.
     told: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ struct Running {
 pub(super) enum Trigger {
     /// They have changed.
     Change,
-    /// A signal demands it: everything is told, even if it was told before.
+    /// A signal demands it: everything is logged, even if it was logged before.
     Signal,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Fleet<'a> {
         Some(operators)
     }
 
-    /// Tells why the files do not take effect.
+    /// Logs why the files do not take effect.
     fn refuse(&mut self, found: &[Diagnostic], trigger: Trigger) {
         for name in self.running.keys() {
             self.shared.endpoints.metrics.operator(name).load_failed();
@@ -225,7 +225,7 @@ impl<'a> Fleet<'a> {
         }
         self.told = mistakes;
         self.note_mistakes();
-        // What is told of the files before would be outdated.
+        // The pending reports about the earlier files would be outdated.
         self.round = Round { number: self.round.number + 1, ..Round::default() };
     }
 
@@ -313,7 +313,7 @@ impl<'a> Fleet<'a> {
         self.conclude();
     }
 
-    /// Tells the end of the round, when all operators have followed.
+    /// Logs the end of the round, when all operators have followed.
     fn conclude(&mut self) {
         if !self.round.is_over() {
             self.told.extend(self.round.mistakes.iter().cloned());
@@ -379,7 +379,7 @@ impl<'a> Fleet<'a> {
 /// Returns the mistakes of an operator that is not reloaded.
 fn mistakes(operator: &str, end: Result<Reloaded, ReloadError>) -> Vec<String> {
     match end {
-        // An operator that ends is told by its end.
+        // An operator that ends is reported by its end.
         Ok(_) | Err(ReloadError::Ended | ReloadError::Outdated | ReloadError::Starting) => Vec::new(),
         Err(ReloadError::Scripts(problems)) => problems.iter().map(script_problem).collect(),
         Err(failure) => vec![format!("Operator '{operator}' is not reloaded: {}", chain(&failure))],

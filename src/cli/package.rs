@@ -249,7 +249,7 @@ fn definitions(operators: &[Operator]) -> BTreeMap<String, String> {
     definitions
 }
 
-/// Tells what happens to webhooks whenever one of several pods ends.
+/// Warns about webhooks that are never called, and those that fail whenever one of several pods ends.
 fn warn_of_webhooks(operators: &[Operator], replicas: u16) {
     for operator in operators {
         let transient: Vec<String> =

@@ -216,7 +216,7 @@ impl Work<'_> {
             return Ok(false);
         }
         self.remove(operators, account).await;
-        // Nobody adds finalizers any more.
+        // No operator adds finalizers after that.
         self.free(&kinds, account).await;
         for title in named(&self.uninstaller.held_again(&kinds, &self.namespaces).await?) {
             account.left.push(format!("{title}: the finalizer is there again, so an operator still runs"));

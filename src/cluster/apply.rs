@@ -81,7 +81,7 @@ impl Applied {
     }
 }
 
-/// Tells when the event of a request has arrived.
+/// Reports when the event of a request has arrived.
 pub trait Confirmation: Send + Sync {
     /// Waits for the event of the last request, up to a limit.
     fn awaited(&self) -> BoxFuture<'_, ()>;
@@ -97,7 +97,7 @@ impl Confirmation for Unconfirmed {
 }
 
 /// Sends a patch of an object, and waits before each further request of it for the event of the earlier one. API servers first try a patch
-/// on the state that their own watch has told them: while that is outdated, the try fails in the store, and they make it a second time.
+/// on the state from their own watch: while that is outdated, the try fails in the store, and they make it a second time.
 ///
 /// # Errors
 /// If a request fails, unless the object is gone or a function met a newer version. Requests sent before the failure stay in effect.

@@ -55,7 +55,7 @@ pub enum Error {
     /// A function over a body failed while a patch was made.
     #[error("a transformation of the object failed: {0}")]
     Transform(String),
-    /// The request may not be sent, or its answer may not be awaited any longer: this replica does not lead.
+    /// The request may not be sent, or its answer may not be awaited: this replica does not lead.
     #[error("the lease is lost: this replica does not lead")]
     Fenced,
 }

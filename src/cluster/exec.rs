@@ -66,7 +66,7 @@ pub(super) async fn run(client: &Client, pod: String, command: Command) -> Ended
 async fn exchange(client: &Client, path: &str, versions: &[Version], command: &Command, output: &mut Output) -> Result<i32, Problem> {
     let key = STANDARD.encode(rand::rng().random::<[u8; 16]>());
     let headers = handshake(&key, versions);
-    // The client knows only errors of requests; the others are told beside.
+    // The client knows only errors of requests; the others are returned separately.
     let mut other = None;
     let ended = client
         .switched(path, &headers, async |answered: HeaderMap, duplex: Box<dyn Duplex>| {

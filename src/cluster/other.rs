@@ -19,7 +19,7 @@ use super::resource_resolver::ResourceResolver;
 use super::settings::{ConnectionSettings, Networking};
 use super::transport::{Connection, Login};
 
-/// Clients that nobody has asked for during this time are closed.
+/// Clients that were not used during this time are closed.
 const IDLE: Duration = Duration::from_mins(5);
 
 /// The most clients that are kept.

@@ -208,7 +208,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         self.0.registry.set_halt(None);
     }
 
-    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is written any more.
+    /// Forgets all objects, and cancels their tasks without their stages, since another replica may lead: nothing is written after that.
     /// Until [`Self::resume`], none is started.
     pub async fn suspend(&self) {
         self.0.registry.set_halt(Some(StopReason::Pausing));

@@ -177,7 +177,7 @@ impl WatchReporter {
         self.change(|watch| (watch.is_listed, watch.trouble) = (false, None));
     }
 
-    /// Records a failure. `is_refusal` tells whether the server refused the request.
+    /// Records a failure. With `is_refusal`, the server has refused the request.
     pub fn failed(&self, error: &str, is_refusal: bool) {
         self.change(|watch| {
             // A refusal lasts as long as permissions are missing: the time of another failure begins after it.

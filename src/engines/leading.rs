@@ -1,5 +1,5 @@
-//! The election of the replica that handles: one task renews or awaits the Lease of the operator, and [`Lead`] tells everything else whether
-//! this replica leads.
+//! The election of the replica that handles: one task renews or awaits the Lease of the operator, and [`Lead`] has the result for
+//! everything else.
 //!
 //! `handling::leading` decides, `persistence::lease` has the stored form. Every replica is connected, watches, and fills its indexes; only
 //! the leader calls handlers.
@@ -50,13 +50,13 @@ impl LeadingOptions {
 
 /// Work that begins and ends with the leadership, besides the handling of events.
 pub trait Led: Send + Sync {
-    /// This replica has got the Lease: tells others, before it leads.
+    /// This replica has got the Lease: announces it to the peers, before it leads.
     fn announce(&self) -> BoxFuture<'_, ()>;
 
     /// This replica is about to lead.
     fn begin(&self);
 
-    /// This replica does not lead any more: ends everything at once, and waits for that.
+    /// The leadership has ended: ends everything at once, and waits for that.
     fn end(&self) -> BoxFuture<'_, ()>;
 }
 

@@ -47,7 +47,7 @@ pub async fn send(
     Ok(applied)
 }
 
-/// Cuts a long text, and tells how much is missing.
+/// Cuts a long text, and appends the size of the missing part.
 fn beginning(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN) {
         let more = text[end..].chars().count();

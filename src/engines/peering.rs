@@ -1,4 +1,4 @@
-//! Peering: operators of one cluster tell each other that they are alive, and all but the one with the highest priority pause.
+//! Peering: operators of one cluster announce to each other that they are alive, and all but the one with the highest priority pause.
 //!
 //! Each peering object, cluster-wide or in a namespace, has three tasks: one writes the record of this operator, one watches the object, and
 //! one decides by the rules of `handling::peering` whether the operator is paused.

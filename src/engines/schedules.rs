@@ -37,7 +37,7 @@ struct Running {
     /// When it is called, as text to compare.
     ticks: String,
     revisions: watch::Sender<Revision>,
-    /// Requested when it is not declared any more.
+    /// Requested when it is removed from the manifest.
     retired: Stop,
     ended: Stop,
 }

@@ -183,7 +183,7 @@ pub struct QueueStatus {
     pub waiting: usize,
 }
 
-/// A running operator that tells its state.
+/// A running operator that reports its state.
 pub trait StatusSource: Send + Sync {
     /// Returns the state.
     fn status(&self) -> OperatorStatus;

@@ -59,7 +59,7 @@ impl Held {
 pub enum Stopped {
     /// There is none.
     Absent,
-    /// It has no pods any more.
+    /// All of its pods have ended.
     Stopped,
     /// It still has pods.
     Running,

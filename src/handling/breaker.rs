@@ -122,16 +122,16 @@ pub struct Loop {
 pub enum Report {
     /// The object is slowed down from now on.
     Began(Loop),
-    /// The object is not slowed down any more.
+    /// The slowdown of the object has ended.
     Ended(Why),
 }
 
-/// Why an object is not slowed down any more.
+/// The reason why the slowdown of an object has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Others have changed it.
     Changed,
-    /// It does not trigger itself any more.
+    /// It has stopped triggering itself.
     Rested,
     /// The operator was reloaded.
     Reloaded,

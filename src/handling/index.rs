@@ -115,7 +115,7 @@ impl<V: Clone + PartialEq> Index<V> {
         }
     }
 
-    /// Returns the current entries, which do not change any more.
+    /// Returns a snapshot of the current entries.
     pub fn entries(&self) -> Entries<V> {
         self.entries.clone()
     }

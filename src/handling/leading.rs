@@ -128,7 +128,7 @@ pub struct Candidate {
 pub enum Step {
     /// Creates the Lease.
     Create,
-    /// Replaces what the Lease says.
+    /// Replaces the contents of the Lease.
     Take,
     /// Waits for this time, or until the Lease changes: another replica leads.
     Wait(Duration),
@@ -155,7 +155,7 @@ impl Candidate {
         self.observed.as_ref().map(|observed| &observed.record)
     }
 
-    /// Returns the holder; `None` if nobody is known to hold the Lease.
+    /// Returns the holder; `None` if no holder of the Lease is known.
     pub fn holder(&self) -> Option<&str> {
         self.record().map(|record| record.holder.as_str()).filter(|holder| !holder.is_empty())
     }
@@ -167,7 +167,7 @@ impl Candidate {
 
     /// Records the Lease as it is at a monotonic time; `None` if there is none.
     ///
-    /// A Lease that somebody has deleted still counts until its time has run out: its holder may not know yet.
+    /// A deleted Lease still counts until its time has run out: its holder may not know yet.
     pub fn observe(&mut self, found: Option<LeaseRecord>, now: Duration) {
         match (found, &mut self.observed) {
             (None, None) => {}
@@ -200,7 +200,7 @@ impl Candidate {
         LeaseRecord { holder, duration: self.timing.lease_duration, acquired_at, renewed_at: Some(now), transitions }
     }
 
-    /// Returns what the Lease says when this replica gives it away: nobody has to wait.
+    /// Returns the contents of the released Lease: another replica can take it at once.
     pub fn release(&self, now: Timestamp) -> LeaseRecord {
         let transitions = self.record().map(|record| record.transitions).unwrap_or_default();
         let duration = Duration::from_secs(1);

@@ -31,7 +31,7 @@ pub struct CronSchedule {
 /// The phase of a schedule between two attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for a tick, or for none if there is none any more.
+    /// It waits for a tick; with `None`, there are no further ticks.
     Waiting(Option<Timestamp>),
     /// The run for a tick waits for its next attempt.
     Retrying {

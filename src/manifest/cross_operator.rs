@@ -92,7 +92,7 @@ pub fn keys(clashes: &[Clash]) -> String {
     clashes.iter().map(key).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a kind on whose objects both store state, as far as this can be told without a cluster.
+/// Returns a kind on whose objects both store state, as far as this is known without a cluster.
 fn shared_kind(first: &Operator, second: &Operator, known: &[Resource]) -> Option<String> {
     first
         .persisting_selectors()

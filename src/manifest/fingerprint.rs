@@ -1,4 +1,4 @@
-//! Digests of declarations with their code, which tell whether a new revision changes them.
+//! Digests of declarations with their code, which show whether a new revision changes them.
 //!
 //! The numbers and positions of code differ between revisions, and do not count.
 

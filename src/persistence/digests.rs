@@ -1,7 +1,7 @@
 //! Keyed digests in place of the values of a Secret in its last handled essence.
 //!
-//! A digest tells whether a value has changed, but not what it was: what is read has the present value where the digest is that of the
-//! present value, and [`HIDDEN`] elsewhere.
+//! A digest shows whether a value has changed, but not the earlier value: the read essence has the present value where the digest is that
+//! of the present value, and [`HIDDEN`] elsewhere.
 
 use std::borrow::Cow;
 use std::fmt;

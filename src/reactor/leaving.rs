@@ -1,4 +1,4 @@
-//! The end of a kind that the operator does not declare any more: what its objects keep is counted and told.
+//! The end of a kind that was removed from the manifest: the finalizers and records left on its objects are counted and logged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ struct Kept {
 }
 
 impl Leaving {
-    /// Lists the objects once, and tells how many of them keep the finalizer or records.
+    /// Lists the objects once, and logs how many of them keep the finalizer or records.
     pub async fn report(self, stop: &Stop) {
         let Self { operator, resource, .. } = &self;
         let mut kept = Kept::default();

@@ -141,7 +141,7 @@ impl LiveEffects {
             .with_events(EventStream::default())
     }
 
-    /// Returns the effects of another revision, which calls other scripts. `is_changed` tells which indexes are not taken over; the others
+    /// Returns the effects of another revision, which calls other scripts. Indexes for which `is_changed` is true are not taken over; they
     /// are filled by its index handlers.
     pub fn next(&self, revision: u32, scripts: Arc<HostScripts>, filling: Filling, is_changed: impl Fn(&str) -> bool) -> Self {
         let next = Self {

@@ -72,7 +72,7 @@ impl RecentCycles {
         (trigger, state.breaker.begin(trigger, threshold, now))
     }
 
-    /// Records the end of a cycle. `is_last` tells whether no further event is queued.
+    /// Records the end of a cycle. With `is_last`, no further event is queued.
     pub fn end(&mut self, begun: &Begun<'_>, trigger: Trigger, ended: Ran<'_>, threshold: Threshold, now: Timestamp) -> Option<Report> {
         let Ran { ended, versions, is_last } = ended;
         let seen = begun.body.resource_version();

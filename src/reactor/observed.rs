@@ -1,4 +1,4 @@
-//! The watches of definitions and namespaces, which tell an observer what to serve.
+//! The watches of definitions and namespaces, from which an observer learns the served kinds.
 
 use tokio::sync::mpsc;
 use tracing::warn;

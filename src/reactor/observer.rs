@@ -238,7 +238,8 @@ impl<W: Effects + 'static> Observer<W> {
         }
     }
 
-    /// Looks again for kinds that were not found: the server may have a new definition, and serve its kind a moment later. No event tells of that.
+    /// Looks again for kinds that were not found: the server may have a new definition, and serve its kind a moment later. No event reports
+    /// that.
     fn seek_missing(&mut self) {
         if self.declared.is_scanning_disabled {
             return;

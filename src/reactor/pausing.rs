@@ -25,7 +25,7 @@ pub(super) struct Follower<W> {
 }
 
 impl<W: Effects> Follower<W> {
-    /// Stops timers and daemons at each pause, allows them again after it, and tells both, until the stop is requested.
+    /// Stops timers and daemons at each pause, allows them again after it, and reports both, until the stop is requested.
     pub(super) async fn run(self, stop: Stop) {
         tokio::select! {
             biased;

@@ -33,7 +33,7 @@ pub use requests::{Reloader, Reloads, channel};
 /// The pause before a revision whose indexes could not be filled is tried again.
 pub const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// Tells that a revision has taken effect.
+/// Logs that a revision has taken effect.
 pub(super) fn report(operator: &str, before: &str, after: &str, metrics: &OperatorMetrics, clock: &Clock) {
     metrics.loaded(after, clock.now());
     info!(target: "kopfd::reload", revision = after, before, "Operator '{operator}' is reloaded: revision {after} has taken effect.");

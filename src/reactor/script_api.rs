@@ -177,7 +177,7 @@ impl Api for ScriptApi {
             let (reason, message) = match &problem {
                 Problem::Timeout(_) => (ProgramFailure::Timeout, problem.to_string()),
                 Problem::TooMuchOutput(_) => (ProgramFailure::TooMuchOutput, problem.to_string()),
-                // It may have run: what it has written tells how far it came.
+                // It may have run: its output shows how far it came.
                 Problem::Request(error @ (cluster::Error::Connection(_) | cluster::Error::Payload(_))) => {
                     (ProgramFailure::Failed, error.chain())
                 }

@@ -1,4 +1,4 @@
-//! Tells the state of a running operator, for `/status`.
+//! Describes the state of a running operator, for `/status`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -173,7 +173,7 @@ impl Invariants {
         });
     }
 
-    /// Notes that an operator is paused, or not any more.
+    /// Records that an operator pauses or resumes.
     pub(super) fn paused(&self, process: Process, is_paused: bool) {
         self.check_pause(process, |checks, now| {
             checks.paused(process.operator, is_paused, now);
@@ -342,7 +342,7 @@ impl Invariants {
         let (storage, uid) = (&declared[write.process.operator].storage, before.uid()?);
         let after = self.api.by_uid(uid).map(|(_, _, stored)| Body::from((*stored.value).clone()));
         let is_released = storage.holds(&before) && !after.is_some_and(|after| storage.holds(&after));
-        // As in kopf, an object that no timer or daemon matches any more does not wait for their end.
+        // As in kopf, an object that has ceased to match all timers and daemons does not wait for their end.
         let waits = before.is_deleting() && storage.is_matched(&before, &self.api.registry());
         (is_released && waits).then(|| (write.process.operator, uid.to_owned()))
     }

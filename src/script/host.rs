@@ -280,7 +280,7 @@ impl Host {
         }
     }
 
-    /// Evaluates an expression of the installed scripts, and tells whether its value counts as true.
+    /// Evaluates an expression of the installed scripts, and returns whether its value counts as true.
     ///
     /// # Errors
     /// The text of the expression's failure, with its position.

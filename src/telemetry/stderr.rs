@@ -82,7 +82,7 @@ pub fn write(lines: &str) {
 
 /// Writes the lines of each thread of a runtime together, whenever the thread has nothing else to do.
 pub(crate) fn batch_lines_of(runtime: &mut tokio::runtime::Builder) {
-    // Threads of blocking work never park this way, so they are not told to batch.
+    // Threads of blocking work never park this way, so they do not batch.
     runtime.on_thread_park(write_lines_of_this_thread);
 }
 

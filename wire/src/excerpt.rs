@@ -17,7 +17,7 @@ pub fn excerpt(text: &[u8], wanted: [&Map<String, Value>; 2]) -> serde_json::Res
     match std::str::from_utf8(text) {
         // Checked as a whole, its parts need not be checked.
         Ok(text) => pick(serde_json::Deserializer::from_str(text), picker),
-        // The error tells the place.
+        // This parser reports the position of the error.
         Err(_) => pick(serde_json::Deserializer::from_slice(text), picker),
     }
 }

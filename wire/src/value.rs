@@ -10,7 +10,7 @@ pub fn parse(text: &[u8]) -> Result<Value> {
     match std::str::from_utf8(text) {
         // Checked as a whole, its parts need not be checked.
         Ok(text) => serde_json::from_str(text),
-        // The error tells the place.
+        // This parser reports the position of the error.
         Err(_) => serde_json::from_slice(text),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Deletion {
     pub is_dry_run: bool,
     /// Whether the object is deleted as part of a collection.
     pub is_of_collection: bool,
-    /// Whether the answer tells if the deletion is still in progress.
+    /// Whether the answer shows if the deletion is still in progress.
     pub answers_accepted: bool,
     /// Whether it is part of another request that has passed the webhooks.
     pub is_admitted: bool,

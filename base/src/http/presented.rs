@@ -1,4 +1,4 @@
-//! The certificate that a server presents, whoever has signed it: it tells what the server is, and nothing is sent to it.
+//! The certificate that a server presents, without verification: it is used to recognise the server, and nothing is sent to it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Watches directories, also if they or links on the way to them are replaced. Tells that something has changed, and when that is over.
+//! Watches directories, also if they or links on the way to them are replaced. Reports that something has changed, and when the changes are
+//! complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -98,7 +99,7 @@ impl Watch {
             (interest.changed_at, !interest.open.is_empty())
         };
         quiet(&mut self.hints, activity).await;
-        // The writer may hold the file open for ever, or its end was not told.
+        // The writer may hold the file open for ever, or the event of its end was lost.
         self.interest.lock().open.clear();
     }
 
@@ -131,8 +132,9 @@ impl Watch {
     }
 }
 
-/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` tells when something has changed last, and
-/// whether something is being written. A program that writes all the time, such as one with a log, does not wake the waiting task each time.
+/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` returns when something has changed last,
+/// and whether something is being written. A program that writes all the time, such as one with a log, does not wake the waiting task each
+/// time.
 async fn quiet(hints: &mut mpsc::Receiver<()>, activity: impl Fn() -> (Option<Instant>, bool)) {
     let began = Instant::now();
     let end = began + MAX_WAIT;

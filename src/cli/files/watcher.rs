@@ -1,4 +1,4 @@
-//! Tells what happens in directories.
+//! Reports changes in directories.
 //!
 //! On Linux by inotify, with the events that are needed and no others: the directories above those of an operator, such as `/etc` and `/tmp`, are
 //! watched for new names only. A process that opens a file in one of them, or writes a log there, wakes nothing; not even its own log does.
@@ -29,7 +29,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// Directories, and what is told of them.
+    /// Directories, and their reported events.
     struct Told {
         events: UnboundedReceiver<Event>,
         folder: tempfile::TempDir,
@@ -85,7 +85,7 @@ mod tests {
         matches!(kind, EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(AccessKind::Close(AccessMode::Write)))
     }
 
-    /// Each watcher tells this.
+    /// Each watcher reports these events.
     macro_rules! tells_what_happens {
         ($watcher:ty) => {{
             let (mut told, tell) = Told::new();

@@ -35,7 +35,7 @@ const REST: Duration = Duration::from_secs(1);
 /// A version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// The end of standard input cannot be told.
+    /// The end of standard input cannot be sent.
     V4,
     /// Channels can be closed.
     V5,

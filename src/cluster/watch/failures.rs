@@ -1,4 +1,4 @@
-//! The failures of a watcher: how long it waits after them, and what it tells of them.
+//! The failures of a watcher: the pauses after them, and their log lines.
 
 use std::time::Duration;
 

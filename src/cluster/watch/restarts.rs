@@ -15,7 +15,7 @@ const RESTART_DELAYS: [Duration; 4] = [Duration::from_secs(1), Duration::from_se
 impl Watcher {
     /// Lists and watches until the stop is requested, also after panics: without its watch, a kind would get no more events.
     ///
-    /// A panic is logged with the name of the task, and told to the sink as a failure. After a pause, everything is listed anew.
+    /// A panic is logged with the name of the task, and reported to the sink as a failure. After a pause, everything is listed anew.
     pub async fn keep_running(&mut self, task: &str, sink: &mut impl Sink, stop: &Stop) {
         let mut pauses = Backoff::new(RESTART_DELAYS);
         while let Err(panic) = AssertUnwindSafe(self.run(sink, stop)).catch_unwind().await {

@@ -109,7 +109,7 @@ fn a_request_does_not_make_an_authority() {
         signed(&request, &certificate, &evil, &CertificateOptions::default(), days(1), [3; 16]),
         Err(CryptoError::Argument(_))
     ));
-    // Neither does a request that is signed by nobody.
+    // Neither does a request without a valid signature.
     let mut text = String::from_utf8(request).unwrap();
     let end = text.find("\n-----END").unwrap() - 6;
     let sign = if &text[end..=end] == "A" { "B" } else { "A" };

@@ -1,4 +1,4 @@
-//! The address of a server as the API server is told: a URL or a service, with the authority of its certificate.
+//! The address of a server for the API server: a URL or a service, with the authority of its certificate.
 
 use std::net::IpAddr;
 

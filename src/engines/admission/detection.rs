@@ -1,4 +1,4 @@
-//! How the API server reaches a server on the developer's machine: the host by the kind of the cluster, which its certificate tells.
+//! How the API server reaches a server on the developer's machine: the host by the kind of the cluster, which its certificate shows.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::peer::RequestPeer;
 use super::reviewer::{Reviewed, ReviewedBody};
 use super::reviewers::Reviewers;
 
-/// The beginning of the URLs. Nobody listens there: the name is reserved for such uses.
+/// The beginning of the URLs. No server listens there: the name is reserved for such uses.
 const PREFIX: &str = "https://kopfd.internal/";
 
 /// Why a webhook in the same process has no answer.
@@ -20,7 +20,7 @@ pub enum Unanswered {
     Status(u16),
 }
 
-/// Returns what the API server is told about the webhooks of an operator.
+/// Returns the client configuration of an operator's webhooks.
 pub fn address(operator: &str) -> ClientConfig {
     ClientConfig { target: Target::Url(format!("{PREFIX}{operator}")), authorities: None }
 }

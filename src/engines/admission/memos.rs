@@ -1,4 +1,4 @@
-//! The memos of objects that only webhooks know: the operator does not watch their kind, so nobody reports their deletion.
+//! The memos of objects that only webhooks know: the operator does not watch their kind, so their deletion is not reported.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -167,7 +167,7 @@ impl Server {
         self.address
     }
 
-    /// Returns what the API server is to be told, and tells about its changes. The channel closes when the server ends.
+    /// Returns a channel with the current client configuration. It closes when the server ends.
     pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
         self.config.clone()
     }

@@ -18,7 +18,7 @@ use crate::cluster::Client;
 use crate::kit::{Clock, Stop, Tasks};
 use crate::manifest::admission::{AdmissionServer, ServiceName, Verification};
 
-/// The address of servers behind tunnels: nobody else connects to them.
+/// The address of servers behind tunnels: only the tunnel connects to them.
 const TUNNELLED: &str = "127.0.0.1";
 
 /// The time limit for the end of the task that keeps a certificate.
@@ -179,7 +179,7 @@ impl Running {
 }
 
 impl Serving {
-    /// Returns what the API server is to be told, and tells about its changes.
+    /// Returns a channel with the current client configuration.
     pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
         let Running { server, tunnel, .. } = &*self.running;
         tunnel.as_ref().map_or_else(|| server.client_config(), Tunnel::client_config)

@@ -77,7 +77,7 @@ impl Tunnel {
         Ok(Self { config: receiver, stop, tasks })
     }
 
-    /// Returns what the API server is to be told, and tells about its changes.
+    /// Returns a channel with the current client configuration.
     pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
         self.config.clone()
     }
@@ -94,7 +94,7 @@ fn config_of(url: &str, path: &str) -> ClientConfig {
     ClientConfig { target: Target::Url(format!("{url}{path}")), authorities: None }
 }
 
-/// Starts the program again whenever it ends. The API server is told the new address.
+/// Starts the program again whenever it ends. The API server gets the new address.
 async fn keep(mut program: Program, options: TunnelOptions, config: watch::Sender<ClientConfig>, stop: Stop) {
     let mut restarts = Backoff::new(RESTARTS.map(Duration::from_secs));
     loop {
@@ -138,7 +138,7 @@ struct Program {
 }
 
 impl Program {
-    /// Starts the program, and waits until it tells the public address.
+    /// Starts the program, and waits until it reports the public address.
     async fn start(options: &TunnelOptions) -> Result<(Self, String), TunnelError> {
         let name = options.settings.binary.clone().unwrap_or_else(|| PROGRAM.to_owned());
         let failed = |error| TunnelError::Start(name.clone(), error);

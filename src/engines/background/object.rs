@@ -150,7 +150,7 @@ impl ObjectTasks {
         state.replaced = running.map(|handler| (handler.id.clone(), handler)).collect();
     }
 
-    /// Returns the ids of the tasks. `is_current` tells whether a declaration is that of the newest revision.
+    /// Returns the ids of the tasks. `is_current` returns whether a declaration is that of the newest revision.
     ///
     /// A function that has ended does not need the finalizer: the event of its own last patch may be the object's last one. Only the
     /// deletion of the object waits for the patch.

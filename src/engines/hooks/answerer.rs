@@ -34,7 +34,7 @@ const SERVING_AGAIN: Duration = Duration::from_secs(5);
 /// When senders may try again while too many requests are answered.
 const CAPACITY_AGAIN: Duration = Duration::from_secs(1);
 
-/// The minimum interval between log lines about refused requests of one hook: whoever sends them must not fill the log.
+/// The minimum interval between log lines about refused requests of one hook: their senders must not be able to fill the log.
 const TELL_INTERVAL: Duration = Duration::from_mins(1);
 
 /// How long a cancelled call may take to end.
@@ -79,7 +79,7 @@ pub struct AnswererParts {
     pub events: EventStream,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
-    /// The operator ends: nothing is answered any more.
+    /// The operator ends: no further request is answered.
     pub ending: Stop,
     /// Ends running calls.
     pub stop: Stop,
@@ -131,7 +131,7 @@ impl Answerer {
         }
     }
 
-    /// Tells about a refused request, unless one of the hook was told just before.
+    /// Logs a refused request, unless one of the hook was logged just before.
     fn tell(&self, hook: &Hook, what: &str) {
         let now = Instant::now();
         let id = &hook.handler.id;
@@ -232,7 +232,7 @@ impl Pending {
         }
     }
 
-    /// Calls the function; `None` if this replica does not lead any more.
+    /// Calls the function; `None` if this replica has lost the leadership.
     async fn call(&self, request: HookRequest) -> Option<Returned> {
         let AnswererParts { lead, clock, events, stop, .. } = &self.answerer.parts;
         let term = lead.term()?;

@@ -28,13 +28,13 @@ pub struct Campaign {
     pub client: Client,
     /// The clock.
     pub clock: Clock,
-    /// Told whether this replica leads.
+    /// Receives whether this replica leads.
     pub lead: Lead,
     /// Work that begins and ends with the leadership.
     pub led: Arc<dyn Led>,
     /// The metrics of the operator.
     pub metrics: OperatorMetrics,
-    /// Told what is known.
+    /// Receives the observed state of the election.
     pub view: LeadingView,
 }
 
@@ -75,9 +75,9 @@ struct Task {
     candidate: Candidate,
     /// The Lease as it was read or written last.
     stored: Option<Stored>,
-    /// The holder that was told last.
+    /// The holder that was logged last.
     announced: Option<String>,
-    /// Whether the last request has failed, which was told.
+    /// Whether the last request has failed, which was logged.
     is_failing: bool,
 }
 
@@ -222,7 +222,7 @@ impl Task {
                         (renewed, failure) = (began, None);
                     }
                 }
-                // Somebody has changed something else of the Lease, or deleted it.
+                // Another client has changed other fields of the Lease, or deleted it.
                 Ok(Ok(false)) => next = began,
                 Ok(Err(_)) if self.candidate.is_held_by_another() => {
                     return End::Lost(format!("{} holds the lease {}", self.candidate.holder().unwrap_or_default(), self.lease()));
@@ -298,7 +298,7 @@ impl Task {
         }
     }
 
-    /// Tells once which replica leads.
+    /// Logs once which replica leads.
     fn announce(&mut self) {
         let Some(holder) = self.candidate.holder().map(str::to_owned) else { return };
         if self.announced.as_ref() != Some(&holder) {
@@ -308,7 +308,7 @@ impl Task {
         }
     }
 
-    /// Tells a failure once, and its repetitions only in detail.
+    /// Logs a failure once, and its repetitions only at the level `debug`.
     fn complain(&mut self, verb: &str, failure: &Error) {
         let (operator, lease, text) = (&self.campaign.operator, self.lease(), failure.chain());
         if std::mem::replace(&mut self.is_failing, true) {

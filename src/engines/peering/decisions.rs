@@ -54,7 +54,7 @@ pub(super) struct Decisions {
     pub pausing: Vec<Peer>,
     /// When the operator resumes, if that is later than the end of its peers.
     pub resumes_at: Option<Instant>,
-    /// The malformed records that were told.
+    /// The malformed records that were logged.
     pub warned: BTreeSet<Malformed>,
     pub report: Report,
 }
@@ -71,7 +71,7 @@ struct Next {
 }
 
 impl Decisions {
-    /// Decides until the stop is requested. The operator is not held any more after that.
+    /// Decides until the stop is requested. After that, the operator is not held.
     pub(super) async fn run(mut self, stop: Stop) {
         tokio::select! {
             biased;

@@ -50,7 +50,7 @@ impl Orders {
         self.arrived.notify_one();
     }
 
-    /// Has keep-alives written from now on, or not any more: then another replica writes them.
+    /// Starts or stops the regular keep-alives. While they are stopped, another replica writes them.
     pub(super) fn write_regularly(&self, is_meant: bool) {
         self.state.lock().is_idle = !is_meant;
         self.arrived.notify_one();

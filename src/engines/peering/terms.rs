@@ -79,7 +79,7 @@ impl Terms {
         self.tell(false, || Turn::StandBy);
     }
 
-    /// Tells a peering about terms.
+    /// Returns the changes of the leadership for a peering.
     pub(super) fn follow(&self) -> Turns {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.0.lock();

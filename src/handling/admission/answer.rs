@@ -32,7 +32,7 @@ pub struct Judged {
     pub operations: Vec<Value>,
 }
 
-/// How much an error counts against others: the most deliberate one is told to the user.
+/// The rank of an error among others: the user sees the most deliberate one.
 fn rank(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Rejected { .. } => 0,
@@ -42,8 +42,8 @@ fn rank(verdict: &Verdict) -> u8 {
     }
 }
 
-/// Returns the denial of a request by the verdicts of its webhooks. Any error denies it; of several ones, the most deliberate one is told,
-/// and the first of equal ones.
+/// Returns the denial of a request by the verdicts of its webhooks. Any error denies it; of several ones, the user sees the most deliberate
+/// one, and the first of equal ones.
 pub fn denial<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Denial> {
     let failures = verdicts.into_iter().filter_map(|verdict| Some((rank(verdict), denial_of(verdict)?)));
     failures.min_by_key(|(rank, _)| *rank).map(|(_, denial)| denial)

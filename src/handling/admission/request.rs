@@ -43,7 +43,7 @@ pub struct ReviewedRequest {
 /// A review as it has come.
 #[derive(Debug, Clone)]
 pub struct Review {
-    /// The review, without its old object if that is told here.
+    /// The review, without its old object if that is a field of its own here.
     pub value: Value,
     /// The old object.
     pub old: Option<LateBody>,

@@ -192,7 +192,7 @@ fn noun(returned: Option<&Value>) -> &'static str {
     }
 }
 
-/// Absent and null are the same: API servers do not tell them apart in metadata.
+/// Absent and null are the same: API servers do not distinguish them in metadata.
 fn check_metadata(original: &Value, returned: &Value) -> Result<(), ChainError> {
     let nothing = Map::new();
     let (original, returned) = (original.as_object().unwrap_or(&nothing), returned.as_object().unwrap_or(&nothing));

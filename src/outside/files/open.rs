@@ -1,4 +1,5 @@
-//! Opens files without races: a path is opened without reading, the kernel tells what was opened, and only that is read.
+//! Opens files without races: a path is opened without reading, the kernel is asked for the type and the path of the opened file, and only
+//! that is read.
 
 use std::fs::File;
 use std::io;
@@ -39,7 +40,7 @@ impl<'a> Confined<'a> {
         Self { pattern, literal, confining }
     }
 
-    /// Returns the files of a pattern below a directory, which has this many parts: no link leads out of it, whoever has written the pattern.
+    /// Returns the files of a pattern below a directory, which has this many parts: no link leads out of it, whatever the pattern is.
     pub(crate) fn below(pattern: &'a FilePattern, parts: usize) -> Self {
         Self { pattern, literal: parts, confining: parts }
     }

@@ -76,7 +76,7 @@ fn only_regular_files_are_read_and_nothing_blocks() {
     assert_eq!(read_in(folder.path(), "app/*", "app/real"), Err(FileFailure::NotAFile));
     assert_eq!(read_in(folder.path(), "app/*", "app/missing"), Err(FileFailure::NotFound));
     assert_eq!(read_in(folder.path(), "app/*", "app/dangling.yaml"), Err(FileFailure::NotFound));
-    // Nobody writes to the pipe: opening it for reading would wait.
+    // The pipe has no writer: opening it for reading would wait.
     let made = std::process::Command::new("mkfifo").arg(folder.path().join("app/pipe")).status().unwrap();
     assert!(made.success());
     assert_eq!(read_in(folder.path(), "app/*", "app/pipe"), Err(FileFailure::NotAFile));

@@ -73,7 +73,7 @@ async fn piece<P: AsyncRead + Unpin>(pipe: &mut Option<P>, buffer: &mut [u8]) ->
     Ok(read)
 }
 
-/// Keeps what fits, and tells whether all of it does.
+/// Keeps the part that fits, and returns whether that is all of it.
 fn keep(kept: &mut Vec<u8>, piece: &[u8], left: usize) -> bool {
     kept.extend_from_slice(&piece[..piece.len().min(left)]);
     piece.len() <= left

@@ -45,7 +45,7 @@ pub(super) async fn open(login: Login, tasks: &TaskGroup) -> Result<Session, Sql
     let name = || "the connection to a PostgreSQL server".to_owned();
     let client = if let Some(tls) = &tls {
         let (client, connection) = config.connect_raw(stream, tls.clone()).await.map_err(|cause| of_connect(&cause))?;
-        // Statements tell the error of their connection.
+        // Statements return the error of their connection.
         tasks.spawn(name, connection.map(drop));
         client
     } else {
@@ -102,7 +102,7 @@ impl session::Session for Session {
         Box::new(move || {
             async move {
                 let Ok(stream) = connect(&addresses, port).await else { return };
-                // The server does not tell whether it has cancelled anything.
+                // The server does not report whether it has cancelled anything.
                 let _ = match tls {
                     Some(tls) => token.cancel_query_raw(stream, tls).await,
                     None => token.cancel_query_raw(stream, NoTls).await,

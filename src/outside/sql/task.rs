@@ -9,7 +9,7 @@ use super::redact;
 use crate::kit::TaskGroup;
 use crate::script::outside::sql::{Reply, SqlError, SqlProblem, Statement};
 
-/// How long a server may take to be told that a statement is cancelled.
+/// Time limit of the request that cancels a statement on the server.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 
 /// Runs a statement within a time. Returns the connection, too, if it can still be used.
@@ -39,7 +39,7 @@ async fn watched(mut lease: Lease, statement: Statement, time: Duration, mut cal
     match result {
         // After its answer is read, the connection is as good as before.
         Some(result) if result.as_ref().map_or_else(|error| is_answer(error.problem), |_| true) => {
-            // If nobody waits any longer, the connection is closed, and an open transaction with it.
+            // If the caller is gone, the connection is closed, and an open transaction with it.
             drop(caller.send((Some(lease), result)));
         }
         broken => {

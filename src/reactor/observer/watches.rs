@@ -71,7 +71,7 @@ pub(super) struct Watches<W: Effects> {
     running: BTreeMap<WatchKey, Watch>,
     /// The ended watches of kinds that are served anew, by their successors.
     predecessors: BTreeMap<WatchKey, Predecessor>,
-    /// The kinds that are not declared any more, and whose calls have not ended.
+    /// The kinds that were removed from the manifest, and whose calls have not ended.
     retired: BTreeMap<Arc<Resource>, Stop>,
     /// Cancels the workers of all kinds.
     worker_stop: Stop,

@@ -20,7 +20,7 @@ use crate::script::Indexes;
 use crate::telemetry::metrics::IndexMetrics;
 use crate::telemetry::{Metrics, OperatorMetrics};
 
-/// Returns what the observer is told of the manifest and the settings. The caller adds what belongs to the process.
+/// Returns the declarations of the manifest and the settings for the observer. The caller adds those of the process.
 pub(super) fn declare(name: &str, handlers: Vec<Handler>, settings: &Settings, scope: Scope) -> Declared {
     let Settings { queueing, persistence, execution, scanning, .. } = settings;
     Declared {

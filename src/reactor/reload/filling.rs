@@ -61,7 +61,7 @@ impl Preparation<'_> {
                 Ok(scan) => {
                     let discovered: Vec<Arc<Resource>> = scan.resources.into_iter().map(Arc::new).collect();
                     let mut insights = Insights::default();
-                    // What cannot be served is told when the revision takes effect.
+                    // Kinds that cannot be served are reported when the revision takes effect.
                     let _ = insights.revise(purposes, None, &discovered);
                     return Ok(insights.watched);
                 }

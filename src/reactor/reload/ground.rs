@@ -23,7 +23,7 @@ pub(crate) struct Preparation<'a> {
 }
 
 impl Preparation<'_> {
-    /// Waits until nobody needs the revision any more.
+    /// Waits until the revision is not needed.
     pub(super) async fn interrupted(&self) -> ReloadError {
         tokio::select! {
             biased;

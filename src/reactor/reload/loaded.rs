@@ -41,7 +41,7 @@ pub(crate) struct Loaded {
     /// The digests of the handlers of each index.
     pub(super) indexes: IndexPrints,
     startup: StartupSettings,
-    /// The settings that cannot follow, as they were told.
+    /// The settings that need a restart, as they were logged.
     told: BTreeMap<(&'static str, &'static str), Value>,
 }
 

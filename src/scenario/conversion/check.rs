@@ -61,7 +61,7 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
         }
     }
 
-    /// Converts generated objects of each version to each other version, and back. The first difference of each pair is told.
+    /// Converts generated objects of each version to each other version, and back. The first difference of each pair is reported.
     async fn round_trips(&self, spot: SourceSpan, trip: &RoundTrip) -> Result<Vec<Difference>, Problem> {
         let versions = versions(self.environment, trip)?;
         let mut differences = Vec::new();

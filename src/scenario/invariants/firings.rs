@@ -116,7 +116,7 @@ impl Firings {
         }
     }
 
-    /// Returns what is wrong with an end of the task that nobody has asked for.
+    /// Returns the error if the task has ended without a request.
     pub(super) fn ended(&self) -> Option<&'static str> {
         (!matches!(self.next, Next::End(_))).then_some("has ended, though it has further calls")
     }

@@ -28,7 +28,7 @@ pub(super) fn of_error(error: Box<EvalAltResult>, function: &Function, origins: 
     budget.look_at_memory();
     // Even if the interpreter ignores the error, as in sorting, the call has ended.
     let ending = report.ending.map(|ending| match ending {
-        // The interpreter does not tell the value of its limit.
+        // The error of the interpreter does not have the value of its limit.
         Ending::Overrun(Overrun { limit, .. }) => Ending::Overrun(budget.describe(limit)),
         other => other,
     });

@@ -293,7 +293,7 @@ fn is_handle(value: &Dynamic) -> bool {
 fn set_limits(engine: &mut Engine, sizes: Sizes) {
     // Operations are counted by the call's own budget, which also counts those inside of native functions.
     engine.set_max_operations(0);
-    // The call's own limit is one level less, and tells the place.
+    // The call's own limit is one level less, and its error has the place.
     engine.set_max_call_levels(sizes.depth + 1);
     engine.set_max_expr_depths(EXPRESSION_DEPTH.0, EXPRESSION_DEPTH.1);
     engine.set_max_string_size(sizes.string);

@@ -39,7 +39,7 @@ impl ProcessMemory {
 
     /// Waits until the running calls hold at most this many bytes.
     ///
-    /// *Cancel safety*: a dropped wait is not counted any more.
+    /// *Cancel safety*: a dropped wait is not counted.
     pub(crate) async fn at_most(&self, limit: u64) {
         let is_free = || self.held() as u64 <= limit;
         if is_free() {

@@ -109,7 +109,7 @@ pub struct WatchRequest {
 pub enum Change {
     /// An object exists, with this content.
     Present(Value),
-    /// An object does not exist any more; of the content only the identity is certain.
+    /// An object was deleted; of the content only the identity is certain.
     Gone(Value),
     /// All objects that exist were seen.
     Listed,

@@ -102,7 +102,7 @@ impl Text {
         String::from_utf8(self.written).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Appends bytes of UTF-8, and tells whether they fit.
+    /// Appends bytes of UTF-8, and returns whether they fit.
     pub(crate) fn push(&mut self, more: &[u8]) -> bool {
         let length = self.written.len() + more.len();
         if self.max.is_some_and(|max| length > max) {

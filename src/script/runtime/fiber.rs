@@ -1,6 +1,6 @@
 //! A script as a future: it runs on its own stack, and suspends when a host function has to wait.
 //!
-//! Why its two `unsafe` expressions are sound (`stack_pages.rs` tells about the third one, which returns unused pages):
+//! Why its two `unsafe` expressions are sound (`stack_pages.rs` explains the third one, which returns unused pages):
 //!
 //! * A fiber is polled only on the thread that created it: it is neither `Send` nor `Sync`.
 //! * [`CURRENT`] points to the yielder of the fiber that runs. It is set when a fiber is resumed, and reset when it is suspended
@@ -156,7 +156,7 @@ impl<T: 'static> Future for Fiber<T> {
     }
 }
 
-/// A suspended script is not simply unwound: the interpreter catches unwinding while it sorts, and would continue. So it is told to end,
+/// A suspended script is not simply unwound: the interpreter catches unwinding while it sorts, and would continue. So it is asked to end,
 /// resumed until it returns, and unwound only if it does not.
 impl<T: 'static> Drop for Fiber<T> {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! Tells which script has overflowed its stack, before the process ends. Scripts and host functions check the stack that is left, so this
+//! Reports which script has overflowed its stack, before the process ends. Scripts and host functions check the stack that is left, so this
 //! does not happen unless one of these checks is missing.
 //!
 //! Why the `unsafe` here is sound: the handler runs on the alternate stack that the standard library gives to each of its threads. It reads

@@ -1,8 +1,8 @@
 //! Returns the unused pages of a suspended script's stack to the system: what deeper calls have touched before would stay resident as long as
 //! the script waits, and thousands of daemons wait for days.
 //!
-//! Why the `unsafe` here is sound: the pages lie on a stack whose script is suspended, below everything that its functions use. Whoever calls
-//! deeper functions later finds zeros there, and expects nothing else than garbage.
+//! Why the `unsafe` here is sound: the pages lie on a stack whose script is suspended, below everything that its functions use. Functions
+//! that are called later find zeros there, and expect uninitialized memory.
 
 /// Distance from the innermost function of the suspended script to the pages that are returned: what suspending it saves on the stack. That is
 /// less than two hundred bytes, and more without optimisation.
@@ -31,6 +31,6 @@ fn page_size() -> usize {
     use std::sync::OnceLock;
 
     static SIZE: OnceLock<usize> = OnceLock::new();
-    // Larger than any page, if the system does not tell: then nothing is released but whole multiples of it.
+    // Larger than any page, if the system does not report the size: then only whole multiples of it are released.
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(1 << 16))
 }

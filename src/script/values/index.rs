@@ -86,7 +86,7 @@ impl SharedIndex {
         self.index.write().remove(uid);
     }
 
-    /// Returns the current entries, which do not change any more.
+    /// Returns a snapshot of the current entries.
     pub fn entries(&self) -> Entries<Plain> {
         self.index.read().entries()
     }

@@ -91,7 +91,7 @@ impl TaskMetrics {
 }
 
 impl TaskGauge {
-    /// Records a stage of the stop, which the task does not leave any more.
+    /// Records a stage of the stop. A stopping task does not return to other states.
     pub fn stopping(&self, is_abandoned: bool) {
         self.change(|_| if is_abandoned { TaskState::Abandoned } else { TaskState::Stopping });
     }

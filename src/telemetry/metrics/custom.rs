@@ -139,7 +139,7 @@ impl CustomMetrics {
 }
 
 impl State {
-    /// Changes a series, and tells whether it is the first one beyond the limit.
+    /// Changes a series, and returns whether it is the first one beyond the limit.
     fn change(
         &mut self,
         operator: &Arc<str>,

@@ -31,7 +31,7 @@ impl Metrics {
     /// Adds a function that updates gauges before they are read, until it returns false: for what would cost more to count at each change.
     pub fn refreshed_by(&self, refresh: impl Fn() -> bool + Send + Sync + 'static) {
         let mut refreshes = self.0.refreshes.lock();
-        // Nothing else drops what is of no use, if nobody reads the metrics.
+        // If the metrics are not read, nothing else drops unused entries.
         refreshes.retain(|refresh| refresh());
         refreshes.push(Box::new(refresh));
     }

@@ -89,7 +89,7 @@ fn join_lists<'v>(old: &'v [Value], new: &'v [Value], topology: &Topology, path:
     Some(Value::Array(merged))
 }
 
-/// Removes fields that the manager applied earlier and that no manager owns any more.
+/// Removes fields that the manager applied earlier and that no manager owns.
 pub(super) fn prune(object: &mut Value, before: &Set, kept: &Set, lists: &dyn Lists) {
     let mut kept = kept.clone();
     if before.child("f:metadata").is_some() && kept.child("f:metadata").is_none() {

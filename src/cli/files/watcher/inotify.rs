@@ -19,7 +19,7 @@ const BUFFER_SIZE: usize = 4096;
 /// The watched directories. One that is watched by two paths has one descriptor.
 type Paths = BTreeMap<WatchDescriptor, BTreeSet<PathBuf>>;
 
-/// Tells what happens in directories, until it is dropped.
+/// Reports changes in directories, until it is dropped.
 pub(crate) struct Watcher {
     watches: Watches,
     paths: Arc<Mutex<Paths>>,
@@ -39,7 +39,7 @@ impl Watcher {
                 while let Some(event) = events.next().await {
                     match event {
                         Ok(event) => {
-                            // Not locked while it is told.
+                            // Not locked while the events are reported.
                             let told = told(event, &paths.lock());
                             for event in told {
                                 tell(Ok(event));
@@ -68,7 +68,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches nothing any more.
+    /// Ends all watches.
     pub(crate) fn unwatch_all(&mut self) {
         for descriptor in std::mem::take(&mut *self.paths.lock()).into_keys() {
             // It is gone already with its directory.
@@ -77,7 +77,7 @@ impl Watcher {
     }
 }
 
-/// Returns what an event tells: a directory with several paths is told by each.
+/// Returns the reports of an event: a directory with several paths is reported by each.
 fn told(event: EventOwned, paths: &Paths) -> Vec<Event> {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
         return vec![Event::new(EventKind::Other).set_flag(Flag::Rescan)];

@@ -1,4 +1,4 @@
-//! The watcher of systems without inotify. It tells more than is needed.
+//! The watcher of systems without inotify. It reports more than is needed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::detail::Detail;
 
-/// Tells what happens in directories.
+/// Reports changes in directories.
 pub(crate) struct Watcher {
     watcher: RecommendedWatcher,
     watched: BTreeSet<PathBuf>,
@@ -26,7 +26,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches nothing any more.
+    /// Ends all watches.
     pub(crate) fn unwatch_all(&mut self) {
         for path in std::mem::take(&mut self.watched) {
             // It may be gone already.

@@ -68,7 +68,7 @@ impl Keeper {
         Ok(Self { source, interval, clock, certificates: watch::Sender::new(first), problem: None })
     }
 
-    /// Returns the certificate, and tells about its replacements.
+    /// Returns a channel with the current certificate.
     pub fn certificates(&self) -> watch::Receiver<ServerCertificate> {
         self.certificates.subscribe()
     }

@@ -7,8 +7,8 @@
 //!                                         its first certificate
 //! ```
 //!
-//! A certificate is replaced under the same authority, which nobody notices. An authority is replaced long before it expires, and signs
-//! nothing before the API server knows it.
+//! A certificate is replaced under the same authority, which clients do not notice. An authority is replaced long before it expires, and
+//! signs nothing before the API server knows it.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -9,7 +9,7 @@ use crate::manifest::admission::AdmissionServer;
 
 use crate::engines::admission::client_config::accessible;
 
-/// The certificate of a server, and the authorities that the API server is told.
+/// The certificate of a server, and the authorities for the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCertificate {
     /// The certificate with its key.
@@ -94,8 +94,8 @@ pub(super) fn items(text: &str) -> Vec<String> {
     text.split(BEGIN).skip(1).map(item).collect()
 }
 
-/// Returns the certificates to serve and tell, one after another, when a certificate is replaced: the API server first gets to know the new
-/// authorities besides the old ones, then the server presents the new certificate, and then the old authorities are forgotten.
+/// Returns the stages of the replacement of a certificate. First the API server gets the new authorities besides the old ones, then the
+/// server presents the new certificate, and then the old authorities are removed.
 pub(super) fn stages(old: &ServerCertificate, new: ServerCertificate) -> Vec<ServerCertificate> {
     let (Some(before), Some(after)) = (&old.authorities, &new.authorities) else { return vec![new] };
     let after = items(after);
@@ -109,7 +109,7 @@ pub(super) fn stages(old: &ServerCertificate, new: ServerCertificate) -> Vec<Ser
     vec![announced, replaced, new]
 }
 
-/// Returns the hosts of a server for its certificate: the one that the API server is told, the bound address, and further names.
+/// Returns the hosts of a server for its certificate: the one for the API server, the bound address, and further names.
 pub fn hosts(settings: &AdmissionServer, host: &str) -> Vec<String> {
     let own = [host.to_owned(), accessible(settings.addr.as_deref())];
     let mut hosts: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ pub fn hosts(settings: &AdmissionServer, host: &str) -> Vec<String> {
     hosts
 }
 
-/// Returns the names of a certificate: a host name first, since it becomes the common name. Nobody connects to unspecified addresses.
+/// Returns the names of a certificate: a host name first, since it becomes the common name. No client connects to unspecified addresses.
 pub fn names(hosts: &[String]) -> Vec<String> {
     let is_usable = |host: &&String| host.parse::<IpAddr>().map_or(true, |address| !address.is_unspecified());
     let (mut names, addresses): (Vec<String>, Vec<String>) =

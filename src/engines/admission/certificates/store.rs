@@ -46,7 +46,7 @@ impl Store {
         self.objects.get(place).await.map_err(|error| self.failed("get", error))
     }
 
-    /// Writes made certificates into the Secret as it was read. Returns whether nobody else has written it meanwhile.
+    /// Writes made certificates into the Secret as it was read. Returns false if another client has written it meanwhile.
     pub(super) async fn put(&self, found: Option<Value>, made: &Made) -> Result<bool, CertificateProblem> {
         let (verb, written) = match found {
             Some(found) => ("update", self.objects.update(&self.resource, &with_data(found, made)).await),
@@ -54,7 +54,7 @@ impl Store {
         };
         match written {
             Ok(_) => Ok(true),
-            // Another replica was faster, or somebody has deleted it.
+            // Another replica was faster, or it was deleted.
             Err(error) if matches!(error.status(), Some(404 | 409)) => Ok(false),
             Err(error) => Err(self.failed(verb, error)),
         }

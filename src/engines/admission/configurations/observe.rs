@@ -15,7 +15,7 @@ pub(super) enum Observed {
     Nothing,
     /// It has this state.
     Present(Value),
-    /// It was deleted. The version is that of the deletion, if the server has told it.
+    /// It was deleted. The version is that of the deletion, if the server has sent it.
     Gone(Option<String>),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct ObservedSink {
     pub(super) observed: watch::Sender<Observed>,
     /// The kind and the name, for messages.
     pub(super) title: String,
-    /// Whether missing permissions were told.
+    /// Whether missing permissions were logged.
     pub(super) is_refused: bool,
 }
 

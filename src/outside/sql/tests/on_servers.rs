@@ -87,7 +87,7 @@ async fn results_have_limits(databases: &LocalDatabases, shop: &Arc<Database>, d
     assert_eq!(value(databases, shop, &format!("SELECT length({})", "'é'")).await, length(dialect));
 }
 
-/// PostgreSQL counts characters, and MariaDB bytes: both are told in UTF-8.
+/// PostgreSQL counts characters, and MariaDB bytes; both send UTF-8.
 fn length(dialect: &Dialect) -> SqlValue {
     SqlValue::Int(if dialect.param == "?" { 2 } else { 1 })
 }

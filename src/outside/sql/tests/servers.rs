@@ -284,7 +284,7 @@ fn read(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     thread::spawn(move || {
         let mut text = Vec::new();
         pipe.read_to_end(&mut text).unwrap();
-        // Nobody waits for it after the limit.
+        // The receiver is gone after the limit.
         let _ = sender.send(text);
     });
     receiver

@@ -296,7 +296,7 @@ impl<'a> Analysis<'a> {
         value
     }
 
-    /// Executes the body of a loop until the values of variables do not change any more.
+    /// Executes the body of a loop until the values of variables reach a fixed point.
     fn repeat(&mut self, frame: &mut Frame<'a>, mut body: impl FnMut(&mut Self, &mut Frame<'a>)) {
         let outer = frame.variables.len();
         for round in 0..=ROUNDS {

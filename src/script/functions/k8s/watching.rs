@@ -1,4 +1,4 @@
-//! `k8s::wait` and `k8s::watch_until`: waiting for states of objects. A watch tells about changes; nothing is asked again and again.
+//! `k8s::wait` and `k8s::watch_until`: waiting for states of objects. A watch reports changes; there is no polling.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn watch_until(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> 
     }
 }
 
-/// Tells a time limit from a condition: a number, or a text that begins with a digit.
+/// Tells whether a value is a time limit and not a condition: a number, or a text that begins with a digit.
 fn is_duration(value: &Dynamic) -> bool {
     value.is_int()
         || value.is_float()

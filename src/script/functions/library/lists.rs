@@ -211,7 +211,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Adds a value, and tells whether it is new.
+    /// Adds a value, and returns whether it is new.
     fn add(&mut self, value: &Dynamic) -> Result<bool, Thrown> {
         let identity = Identity::of(self.function, value, &mut self.pace)?;
         // A set doubles its capacity when it grows.

@@ -109,7 +109,7 @@ pub(super) fn transaction(native: &Native<'_>, on: &Dynamic, function: &FnPtr) -
     let open: Open = Rc::new(RefCell::new(Some(begun.map_err(thrown)?)));
     let given = Connection { database, transaction: Some(Rc::clone(&open)) };
     let returned = support::call(FUNCTION, native, function, [Dynamic::from(given)]);
-    // Whatever the function has kept of it cannot be used any longer.
+    // Copies that the function has kept of it become unusable.
     let transaction = open.borrow_mut().take();
     match returned {
         // A call that must end waits for nothing: the transaction is rolled back, since it is dropped.

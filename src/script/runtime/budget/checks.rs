@@ -161,7 +161,7 @@ impl Budget {
         }
     }
 
-    /// Sets the next check of the clock, and tells whether the slice is over.
+    /// Sets the next check of the clock, and returns whether the slice is over.
     pub(crate) fn is_slice_over(&self) -> bool {
         self.pace.is_over(self.operations.used.get())
     }

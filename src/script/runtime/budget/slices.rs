@@ -73,7 +73,7 @@ impl Pace {
         operations >= self.next_look.get()
     }
 
-    /// Sets the next check of the clock, and tells whether the slice is over.
+    /// Sets the next check of the clock, and returns whether the slice is over.
     pub(super) fn is_over(&self, operations: u64) -> bool {
         let TimeSlice { began, first, looked, interval } = self.time_slice.get();
         if self.slices == Slices::Operations {

@@ -72,12 +72,12 @@ impl Counter {
         Self { used: Cell::new(0), limit }
     }
 
-    /// Counts one more, and tells whether the limit allows it.
+    /// Counts one more, and returns whether the limit allows it.
     pub(super) fn count(&self) -> bool {
         self.add(1)
     }
 
-    /// Counts some more, and tells whether the limit allows them.
+    /// Counts some more, and returns whether the limit allows them.
     pub(super) fn add(&self, more: u64) -> bool {
         let used = self.used.get().saturating_add(more);
         self.used.set(used);
