@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::object::equality;
 
-use super::cause::Change;
+use super::cause::{Cause, Change, Reason};
 use super::message::Message;
 use super::outcome::Outcome;
 use super::plan::Plan;
@@ -34,19 +34,60 @@ pub struct Decision {
     pub messages: Vec<Message>,
 }
 
+/// The circumstances of a conclusion.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances<'a> {
+    /// The change.
+    pub change: &'a Change,
+    /// The ids of all change handlers of the kind.
+    pub owned: &'a [&'a str],
+    /// Whether the last handled essence is to be written in another form, though nothing has changed.
+    pub is_essence_outdated: bool,
+    /// Whether timers and daemons of the object are still to be stopped.
+    pub awaits_background: bool,
+    /// The current time.
+    pub now: Timestamp,
+}
+
 impl Decision {
     /// Keeps the records of a finished deletion.
     ///
     /// The object stays until its timers and daemons have stopped. Each of its events until then begins a cycle, which must not call the
     /// handlers again; the last of these cycles ends the deletion.
-    #[must_use]
-    pub fn held(self) -> Self {
+    fn held(self) -> Self {
         Self { purge: Vec::new(), messages: Vec::new(), is_handled: false, ..self }
     }
 }
 
 /// Returns the decision for these outcomes, given by the ids of their handlers.
-pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], owned: &[&str], change: &Change, now: Timestamp) -> Decision {
+pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstances: &Circumstances<'_>) -> Decision {
+    let Circumstances { change, is_essence_outdated, awaits_background, .. } = *circumstances;
+    let is_deletion = plan.reason == Reason::Delete;
+    let mut decision = conclude_attempts(plan, outcomes, circumstances);
+    if decision.is_handled && decision.essence.is_none() && is_essence_outdated {
+        decision.essence.clone_from(&change.new);
+    }
+    if decision.is_handled && is_deletion && awaits_background { decision.held() } else { decision }
+}
+
+/// Returns the decision for a cause that has no handlers, such as that of an event without a change.
+pub fn pass_over(cause: &Cause, is_essence_outdated: bool) -> Decision {
+    let is_rewritten = is_essence_outdated && cause.reason == Reason::Noop;
+    let essence = cause.change.new.clone().filter(|_| is_rewritten);
+    Decision { essence, messages: vec![Message::debug(uninteresting(cause.reason))], ..Decision::default() }
+}
+
+/// Returns the message about an event that needs no handling.
+pub fn uninteresting(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Gone => "Deleted, really deleted, and we are notified.",
+        Reason::Free => "Deletion, but we are done with it, and we do not care.",
+        _ => "Something has changed, but we are not interested (the essence is the same).",
+    }
+}
+
+fn conclude_attempts(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstances: &Circumstances<'_>) -> Decision {
+    let Circumstances { change, owned, now, .. } = *circumstances;
     let Plan { reason, selected, mut state, superseded, .. } = plan;
     let mut decision = Decision { superseded, ..Decision::default() };
     if selected.is_empty() {
@@ -136,16 +177,27 @@ mod tests {
 
     /// Returns the decision for a creation with all handlers selected and these outcomes.
     fn concluded(handlers: &[Handler], stored: Stored, outcomes: &[(&str, Outcome)]) -> Decision {
+        concluded_for(Reason::Create, handlers, stored, outcomes, false)
+    }
+
+    fn concluded_for(
+        reason: Reason,
+        handlers: &[Handler],
+        stored: Stored,
+        outcomes: &[(&str, Outcome)],
+        awaits_background: bool,
+    ) -> Decision {
         let body = Body::from(json!({"spec": {}}));
         let change = Change::between(None, Some(json!({"spec": {}})));
-        let cause = Cause { reason: Reason::Create, initial: false, change: change.into() };
+        let cause = Cause { reason, initial: false, change: change.into() };
         let handlers = ChangingHandlers::of(handlers.iter().cloned().map(Arc::new));
         let (records, lifecycle, now) = (&stored as &dyn Records, Lifecycle::AllAtOnce, Timestamp::UNIX_EPOCH);
         let situation = plan::Situation { handlers: &handlers, body: &body, cause: &cause, records, lifecycle, now };
         let plan = plan::plan(&situation, &Answers::default(), &mut |_| 0).unwrap();
         let outcomes: Vec<_> = outcomes.iter().map(|(id, outcome)| ((*id).to_owned(), outcome.clone())).collect();
         let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
-        conclude(plan, &outcomes, &owned, &cause.change, now)
+        let change = &cause.change;
+        conclude(plan, &outcomes, &Circumstances { change, owned: &owned, is_essence_outdated: false, awaits_background, now })
     }
 
     fn creating(ids: &[&str]) -> Vec<Handler> {
@@ -212,13 +264,48 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_that_is_held_keeps_its_records_and_ends_with_them() {
-        let first = concluded(&creating(&["a"]), Stored::default(), &[("a", success(Some(json!(1))))]).held();
+    fn a_deletion_keeps_its_records_while_the_background_stops_and_ends_with_them() {
+        let deleting = [Handler::simple("a", On::Delete { optional: false })];
+        let outcomes = [("a", success(Some(json!(1))))];
+        let first = concluded_for(Reason::Delete, &deleting, Stored::default(), &outcomes, true);
         assert!(first.purge.is_empty() && first.messages.is_empty() && !first.is_handled);
         assert_eq!(first.results, [("a".to_owned(), json!(1))]);
         let [(_, kept)] = &first.store[..] else { panic!("the record is stored") };
-        let second = concluded(&creating(&["a"]), Stored(vec![("a", kept.clone())]), &[]);
-        assert!(second.is_handled && second.results.is_empty() && second.purge.contains(&"a".to_owned()));
+        let stored = || Stored(vec![("a", kept.clone())]);
+        assert!(!concluded_for(Reason::Delete, &deleting, stored(), &[], true).is_handled, "the background still stops");
+        let last = concluded_for(Reason::Delete, &deleting, stored(), &[], false);
+        assert!(last.is_handled && last.results.is_empty() && last.purge.contains(&"a".to_owned()));
+    }
+
+    #[test]
+    fn only_deletions_wait_for_the_background() {
+        let decision = concluded_for(Reason::Create, &creating(&["a"]), Stored::default(), &[("a", success(None))], true);
+        assert!(decision.is_handled && decision.purge.contains(&"a".to_owned()));
+    }
+
+    #[test]
+    fn an_essence_of_an_outdated_form_is_stored_anew_though_nothing_has_changed() {
+        let essence = json!({"data": {}});
+        let unchanged = Arc::new(Change::between(Some(essence.clone()), Some(essence.clone())));
+        let passed = |reason, is_outdated| {
+            let decision = pass_over(&Cause { reason, initial: false, change: Arc::clone(&unchanged) }, is_outdated);
+            assert!(!decision.is_handled && decision.messages.len() == 1);
+            decision.essence
+        };
+        assert_eq!(passed(Reason::Noop, true), Some(essence.clone()));
+        assert_eq!(passed(Reason::Noop, false), None);
+        assert_eq!(passed(Reason::Free, true), None, "the object is going");
+        let plan = Plan {
+            reason: Reason::Resume,
+            selected: Vec::new(),
+            run: Vec::new(),
+            state: crate::handling::progress::State::default(),
+            superseded: Vec::new(),
+            messages: Vec::new(),
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        let circumstances = Circumstances { change: &unchanged, owned: &[], is_essence_outdated: true, awaits_background: false, now };
+        assert_eq!(conclude(plan, &[], &circumstances).essence, Some(essence));
     }
 
     #[test]

@@ -72,6 +72,17 @@ pub enum OwnPatch {
     Interrupted,
 }
 
+impl OwnPatch {
+    /// Returns the state at the begin of a cycle: whether a newer event is queued, and whether that of the patch is awaited.
+    pub fn at_begin(is_outdated: bool, is_awaited: bool) -> Self {
+        match (is_outdated, is_awaited) {
+            (true, _) => Self::Interrupted,
+            (false, true) => Self::Awaited,
+            (false, false) => Self::Seen,
+        }
+    }
+}
+
 /// The state of a cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Situation {
@@ -226,6 +237,13 @@ mod tests {
         for (what, situation, expected) in table {
             assert_eq!(steps(situation), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn a_cycle_with_a_newer_event_leaves_changes_to_it() {
+        let at_begin =
+            [(false, false), (false, true), (true, false), (true, true)].map(|(newer, awaited)| OwnPatch::at_begin(newer, awaited));
+        assert_eq!(at_begin, [OwnPatch::Seen, OwnPatch::Awaited, OwnPatch::Interrupted, OwnPatch::Interrupted]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::cluster::transformed;
-use crate::handling::conclude::conclude;
+use crate::handling::conclude::{Circumstances, conclude, pass_over, uninteresting};
 use crate::handling::echo::ignores_echoes;
 use crate::handling::finalizer::{self, Adjustment, adjust, is_demanded_by_deletion};
 use crate::handling::message::{float, seconds};
@@ -126,11 +126,11 @@ pub struct Ended {
     pub result: Result<Sent, Error>,
     /// Recognises the events of the own patch of a finished cause, if they can be skipped.
     pub echo: Option<Echo>,
-    /// What the handlers have done.
+    /// Results of the handlers, for the breaker.
     pub notes: Notes,
 }
 
-/// What the handlers of a cycle have done, for the breaker.
+/// Results of the handlers of a cycle, for the breaker.
 #[derive(Debug, Default)]
 pub struct Notes {
     /// The ids of the called handlers.
@@ -189,11 +189,7 @@ impl<W: Effects> Cycle<'_, W> {
     /// Runs the cycle to its end, including sleeps. It begins with the functions that an earlier cycle could not apply.
     pub async fn run(self, remaining: Vec<Transform>) -> Ended {
         let patch = Patch { transforms: self.still_needed(remaining).await, ..Patch::default() };
-        let own_patch = match (self.is_outdated, self.consistent_at) {
-            (true, _) => OwnPatch::Interrupted,
-            (false, Some(_)) => OwnPatch::Awaited,
-            (false, None) => OwnPatch::Seen,
-        };
+        let own_patch = OwnPatch::at_begin(self.is_outdated, self.consistent_at.is_some());
         let mut state = State { began_with_patch: !patch.is_empty(), patch, own_patch, ..State::default() };
         loop {
             let step = next(&self.situation(&state));
@@ -202,9 +198,7 @@ impl<W: Effects> Cycle<'_, W> {
             }
             if step == Step::End {
                 self.log_end(&state);
-                let notes =
-                    Notes { is_postponed: self.situation(&state).is_postponed(), delay: state.delay(), ..std::mem::take(&mut state.notes) };
-                return Ended { handled: state.handled, echo: self.echo(&state), result: Ok(state.sent), notes };
+                return self.end(state);
             }
             let handled = state.handled;
             match self.carry_out(step, state).await {
@@ -212,6 +206,11 @@ impl<W: Effects> Cycle<'_, W> {
                 Err(error) => return Ended { handled, echo: None, result: Err(error), notes: Notes::default() },
             }
         }
+    }
+
+    fn end(&self, state: State) -> Ended {
+        let (is_postponed, delay, echo) = (self.situation(&state).is_postponed(), state.delay(), self.echo(&state));
+        Ended { handled: state.handled, echo, result: Ok(state.sent), notes: Notes { is_postponed, delay, ..state.notes } }
     }
 
     /// Returns how to recognise the events of the own patch, if the cause is handled completely and the patch changes nothing that
@@ -307,8 +306,8 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     /// Calls the handlers of raw events. Nothing depends on them, and their errors are only logged.
-    async fn watch(&self, mut state: State) -> Result<State, Error> {
-        let mut patch = std::mem::take(&mut state.patch);
+    async fn watch(&self, state: State) -> Result<State, Error> {
+        let State { mut patch, mut notes, .. } = state;
         let transforms = patch.transforms.len();
         let view = filter::View { body: &self.body, change: None };
         let selected = self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
@@ -317,9 +316,9 @@ impl<W: Effects> Cycle<'_, W> {
             self.log_message(&attempt::announce(handler));
             let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
             let returned = self.call(attempt, patch).await?;
-            state.notes.take_writes(&returned);
+            notes.take_writes(&returned);
             if self.is_noted {
-                state.notes.handlers.push(handler.id.clone());
+                notes.handlers.push(handler.id.clone());
             }
             patch = returned.patch;
             let now = self.world.clock().now();
@@ -330,11 +329,10 @@ impl<W: Effects> Cycle<'_, W> {
             }
         }
         if self.is_noted {
-            let notes = &mut state.notes;
             notes.fields.extend(patch.changed_fields(&self.body));
             notes.have_events_written = !notes.fields.is_empty() || patch.transforms.len() > transforms || !notes.versions.is_empty();
         }
-        Ok(State { patch, ..state })
+        Ok(State { patch, notes, ..state })
     }
 
     async fn update_background(&self, state: State) -> Result<State, Error> {
@@ -388,48 +386,44 @@ impl<W: Effects> Cycle<'_, W> {
         state
     }
 
-    /// Handles the cause, if its reason has handlers.
-    async fn handle_change(&self, mut state: State) -> Result<State, Error> {
+    /// Handles the cause.
+    async fn handle_change(&self, state: State) -> Result<State, Error> {
         let Some(cause) = &state.cause else { return Ok(state) };
-        if !cause.reason.is_handled() {
-            self.report(&Message::debug(uninteresting(cause.reason)));
-            let is_rewritten = cause.reason == Reason::Noop && essence::is_outdated(&self.served.storages, &self.body);
-            if let Some(unchanged) = cause.change.new.as_ref().filter(|_| is_rewritten) {
-                let mut patch = state.patch;
-                essence::store(&self.served.storages, &self.body, unchanged, &mut patch);
-                return Ok(State { patch, ..state });
+        let is_essence_outdated = essence::is_outdated(&self.served.storages, &self.body);
+        let awaits_background = !state.delays.is_empty();
+        let (mut patch, mut notes) = (state.patch, state.notes);
+        let decision = if cause.reason.is_handled() {
+            let now = self.world.clock().now();
+            let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
+            let plan = self.plan(cause, &records, now).await?;
+            self.log_plan(&plan, cause);
+            let attempts = self.attempt_all(&plan, cause, &records, patch, notes).await?;
+            (patch, notes) = (attempts.patch, attempts.notes);
+            let owned: Vec<&str> = self.served.handlers.changing.iter().map(|handler| handler.id.as_str()).collect();
+            let now = self.world.clock().now();
+            let circumstances = Circumstances { change: &cause.change, owned: &owned, is_essence_outdated, awaits_background, now };
+            let mut decision = conclude(plan, &attempts.outcomes, &circumstances);
+            decision.store.extend(attempts.sub_records);
+            if self.is_noted {
+                notes.fields.extend(patch.changed_fields(&self.body));
+                notes.fields.extend(decision.results.iter().map(|(id, _)| format!("status.{id}")));
             }
-            return Ok(state);
-        }
-        let now = self.world.clock().now();
-        let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
-        // One function may be declared several times, for several reasons: only selected ones are called.
-        let handlers = &self.served.handlers.changing;
-        let lifecycle = self.served.lifecycle;
-        let situation = plan::Situation { handlers, body: &self.body, cause, records: &*records, lifecycle, now };
-        let chance = |bound| self.world.chance(bound);
-        let plan = self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await?;
-        self.log_plan(&plan, cause);
-        let mut notes = std::mem::take(&mut state.notes);
-        let attempts = self.attempt_all(&plan, cause, &records, std::mem::take(&mut state.patch), &mut notes).await?;
-        let owned: Vec<&str> = handlers.iter().map(|handler| handler.id.as_str()).collect();
-        let mut decision = conclude(plan, &attempts.outcomes, &owned, &cause.change, self.world.clock().now());
-        decision.store.extend(attempts.sub_records);
-        if decision.is_handled && decision.essence.is_none() && essence::is_outdated(&self.served.storages, &self.body) {
-            decision.essence.clone_from(&cause.change.new);
-        }
-        if decision.is_handled && cause.reason == Reason::Delete && !state.delays.is_empty() {
-            decision = decision.held();
-        }
-        let mut patch = attempts.patch;
-        if self.is_noted {
-            notes.fields.extend(patch.changed_fields(&self.body));
-            notes.fields.extend(decision.results.iter().map(|(id, _)| format!("status.{id}")));
-        }
+            decision
+        } else {
+            pass_over(cause, is_essence_outdated)
+        };
         write::write(&self.served.storages, &self.body, &decision, &mut patch);
         decision.messages.iter().for_each(|message| self.report(message));
         let delays = state.delays.into_iter().chain(decision.delays).collect();
         Ok(State { patch, delays, handled: decision.is_handled, notes, ..state })
+    }
+
+    async fn plan<'a>(&'a self, cause: &'a Cause, records: &'a Stored, now: Timestamp) -> Result<Plan<'a>, Error> {
+        // One function may be declared several times, for several reasons: only selected ones are called.
+        let (handlers, lifecycle) = (&self.served.handlers.changing, self.served.lifecycle);
+        let situation = plan::Situation { handlers, body: &self.body, cause, records, lifecycle, now };
+        let chance = |bound| self.world.chance(bound);
+        self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await
     }
 
     fn log_message(&self, message: &Message) {
@@ -461,9 +455,9 @@ impl<W: Effects> Cycle<'_, W> {
         cause: &Cause,
         records: &Arc<Stored>,
         patch: Patch,
-        notes: &mut Notes,
+        notes: Notes,
     ) -> Result<Attempts, Error> {
-        let mut attempts = Attempts { outcomes: Vec::new(), sub_records: Vec::new(), patch };
+        let mut attempts = Attempts { outcomes: Vec::new(), sub_records: Vec::new(), patch, notes };
         let whole = self.subject(Some(cause));
         for handler in &plan.run {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
@@ -475,8 +469,8 @@ impl<W: Effects> Cycle<'_, W> {
                 let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
                 let subhandling = Some(self.subhandling(handler, cause.reason, records));
                 let returned = self.call(Attempt { handler, record, subject, subhandling }, attempts.patch).await?;
-                notes.take_writes(&returned);
-                notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
+                attempts.notes.take_writes(&returned);
+                attempts.notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
                 attempts.patch = returned.patch;
                 attempts.sub_records.extend(returned.records);
                 let now = self.world.clock().now();
@@ -487,10 +481,10 @@ impl<W: Effects> Cycle<'_, W> {
             self.report(&message);
             let (body, retry) = (&self.body, record.retries);
             self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
-            notes.has_called = true;
-            notes.has_advanced |= outcome.is_final;
+            attempts.notes.has_called = true;
+            attempts.notes.has_advanced |= outcome.is_final;
             if self.is_noted {
-                notes.handlers.push(handler.id.clone());
+                attempts.notes.handlers.push(handler.id.clone());
             }
             attempts.outcomes.push((handler.id.clone(), outcome));
         }
@@ -621,6 +615,7 @@ struct Attempts {
     outcomes: Vec<(String, Outcome)>,
     sub_records: Vec<(String, Record)>,
     patch: Patch,
+    notes: Notes,
 }
 
 /// Reports a cycle without changes.
@@ -628,13 +623,5 @@ pub fn log_nothing_changed(events: &EventStream) {
     if events.wants_debugging() {
         events.log_message(&Message::debug(uninteresting(Reason::Noop)));
         events.log_message(&Message::debug(FINISHED));
-    }
-}
-
-fn uninteresting(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Gone => "Deleted, really deleted, and we are notified.",
-        Reason::Free => "Deletion, but we are done with it, and we do not care.",
-        _ => "Something has changed, but we are not interested (the essence is the same).",
     }
 }

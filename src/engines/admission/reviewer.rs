@@ -48,7 +48,7 @@ pub struct ReviewRevision {
     pub conversions: Vec<Handler>,
 }
 
-/// What a reviewer needs of its operator.
+/// The dependencies of a reviewer that its operator provides.
 pub struct ReviewerParts {
     /// The name of the operator.
     pub operator: Arc<str>,
@@ -142,12 +142,12 @@ impl Reviewer {
         self.revision.send_replace(Arc::new(revision));
     }
 
-    /// Returns the newest revision, and tells about later ones.
+    /// Returns a channel with the newest revision.
     pub fn revisions(&self) -> watch::Receiver<Arc<ReviewRevision>> {
         self.revision.subscribe()
     }
 
-    /// Returns the kinds of the webhooks, and tells about their changes.
+    /// Returns a channel with the current kinds of the webhooks.
     pub fn kinds(&self) -> watch::Receiver<WebhookKinds> {
         self.kinds.clone()
     }
@@ -320,10 +320,10 @@ impl ReviewRun<'_> {
             settled(scripts, || self.subject.clone(), |answers| admission::selected(&self.revision.webhooks, id, request, answers)).await?;
         let (mut patch, mut warnings, mut verdicts) = (Patch::default(), Vec::new(), Vec::with_capacity(selected.len()));
         for webhook in selected {
-            let returned = self.call(request, webhook, std::mem::take(&mut patch)).await?;
-            patch = returned.0;
-            warnings.extend(returned.1);
-            verdicts.push(returned.2);
+            let (extended, further, verdict) = self.call(request, webhook, patch).await?;
+            patch = extended;
+            warnings.extend(further);
+            verdicts.push(verdict);
         }
         let judged = Judged { denial: admission::answer::denial(&verdicts), warnings, operations: self.operations(request, patch).await? };
         self.reviewer.events.emit(&EngineEvent::Reviewed { body: &request.body, request: self.request(), judged: &judged, webhook: id });
