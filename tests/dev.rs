@@ -8,6 +8,8 @@ use std::io::{BufRead as _, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Output, Stdio};
 
+use kopfd::kit::Clock;
+
 use super::child::{self, LIMIT};
 
 fn example(name: &str, file: &str) -> PathBuf {
@@ -139,7 +141,7 @@ fn a_trial_that_does_not_settle_lists_its_pending_activities() {
 fn a_trial_that_does_not_settle_lists_its_pending_schedules() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // The last tick comes well before the timeout, and the next one after it.
-    let seconds = [2, 4, 6].map(|later| ((jiff::Timestamp::now().as_second() + later) % 60).to_string()).join(",");
+    let seconds = [2, 4, 6].map(|later| ((Clock::system().now().as_second() + later) % 60).to_string()).join(",");
     let schedules = format!(
         "  schedules:\n    - {{id: retried, cron: '{seconds} * * * * *', run: 'throw temporary(\"not yet\", 3600);'}}\n    \
          - {{id: running, cron: '{seconds} * * * * *', run: 'sleep(3600);'}}\n"

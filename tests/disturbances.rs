@@ -1,7 +1,5 @@
 //! The disturbances of `kopfd test --seeds`: each kind of them happens, and has its effect.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

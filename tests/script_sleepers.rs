@@ -195,7 +195,6 @@ async fn check_beside_a_spinning_script(threads: Threads, [spinning, other]: [Ar
         delays.sort();
         assert!(delays.len() > 10, "{threads:?}: {} {what}", delays.len());
         let (typical, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-        println!("{threads:?}: {} {what} beside a spinning script, half of them within {typical:?}, the longest {longest:?}", delays.len());
         assert!(typical < TYPICAL && longest < LONGEST, "{threads:?}: {what}: half of them within {typical:?}, the longest {longest:?}");
     }
 }

@@ -16,9 +16,7 @@ use crate::object::Body;
 use crate::script::Indexes;
 
 use super::pending::{PendingHandlers, named};
-use crate::engines::EventSink;
 use crate::engines::pause::Pause;
-use sink::OperatorEvents;
 
 /// Quiet time after which the operators count as settled: events of their own patches may still arrive.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
@@ -136,11 +134,6 @@ impl Drop for UnreadyWebhooks {
 }
 
 impl ActivityMonitor {
-    /// Returns the sink of the events of an operator.
-    pub fn sink_of(self: &Arc<Self>, operator: &str) -> Arc<dyn EventSink> {
-        Arc::new(OperatorEvents { operator: operator.to_owned(), monitor: Arc::clone(self) })
-    }
-
     /// Records that webhooks of an operator are not known to the API server yet, until the guard is dropped.
     pub fn webhooks_unready(self: &Arc<Self>) -> UnreadyWebhooks {
         self.unready_webhooks.fetch_add(1, Ordering::SeqCst);

@@ -72,7 +72,7 @@ fn point(name: &'static str) {
     };
     if is_due {
         RAISED.set(RAISED.get() + 1);
-        RAISED_AT.set((name, tracing::Span::current().metadata().map(|span| span.name())));
+        RAISED_AT.set((name, tracing::Span::current().metadata().map(tracing::Metadata::name)));
         resume_unwind(Box::new(INJECTED));
     }
 }

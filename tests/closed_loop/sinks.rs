@@ -36,15 +36,15 @@ const LINE: usize = 20_000;
 /// A stream whose reader takes nothing until it is told so.
 struct Held {
     released: mpsc::Receiver<()>,
-    is_held: bool,
+    is_blocked: bool,
     taken: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Write for Held {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        if self.is_held {
+        if self.is_blocked {
             let _ = self.released.recv();
-            self.is_held = false;
+            self.is_blocked = false;
         }
         self.taken.lock().extend_from_slice(text);
         Ok(text.len())
@@ -91,7 +91,7 @@ fn the_engine_waits_for_no_reader_of_its_log_and_for_no_event_to_be_posted() {
 
     let (release, released) = mpsc::channel();
     let taken: Arc<Mutex<Vec<u8>>> = Arc::default();
-    let held = Held { released, is_held: true, taken: Arc::clone(&taken) };
+    let held = Held { released, is_blocked: true, taken: Arc::clone(&taken) };
     let writer = Writer::start(held, None, |dropped| format!("{dropped} lines are lost\n")).expect("a thread");
     let log = writer.clone();
     let _guard = telemetry::listen(Level::DEBUG, Clock::system(), move |line| log.write(&format!("{:<LINE$}\n", line.message)));

@@ -48,7 +48,7 @@ fn documented_as_missing() -> Vec<&'static str> {
 async fn resources_that_the_documentation_calls_missing_are_not_served() {
     let server = Embedded::new();
     let groups = get(&server, "/apis").await;
-    let versions = groups["groups"].as_array().into_iter().flatten().flat_map(|group| group["versions"].as_array()).flatten();
+    let versions = groups["groups"].as_array().into_iter().flatten().filter_map(|group| group["versions"].as_array()).flatten();
     let versions: Vec<&str> = versions.filter_map(|version| version["groupVersion"].as_str()).collect();
     let mut served: Vec<String> = versions.iter().map(|&version| version.to_owned()).collect();
     for path in versions.iter().map(|version| format!("/apis/{version}")).chain(["/api/v1".to_owned()]) {

@@ -10,11 +10,9 @@ use crate::object::{EventKind, ObjectKey};
 use crate::reactor::pending::{Called, SCHEDULES, Subject};
 
 /// The events of one operator.
-pub(super) struct OperatorEvents {
-    /// Its name.
-    pub operator: String,
-    /// The monitor of all operators.
-    pub monitor: Arc<ActivityMonitor>,
+struct OperatorEvents {
+    operator: String,
+    monitor: Arc<ActivityMonitor>,
 }
 
 impl EventSink for OperatorEvents {
@@ -24,6 +22,11 @@ impl EventSink for OperatorEvents {
 }
 
 impl ActivityMonitor {
+    /// Returns the sink of the events of an operator.
+    pub fn sink_of(self: &Arc<Self>, operator: &str) -> Arc<dyn EventSink> {
+        Arc::new(OperatorEvents { operator: operator.to_owned(), monitor: Arc::clone(self) })
+    }
+
     /// Records an event of an operator.
     pub(super) fn note(&self, operator: &str, event: &EngineEvent<'_>) {
         match event {

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use kopfd::apiserver::bootstrap;
 use kopfd::cluster::{Networking, Watcher};
 use kopfd::engines::leading::{Campaign, Election, LeadingOptions, LeadingView, Led};
-use kopfd::engines::{Blocker, Lead};
+use kopfd::engines::{Blocker, Lead, Readiness};
 use kopfd::handling::leading::Timing;
 use kopfd::kit::{Clock, Stop};
 use kopfd::reactor::kind::{Kind, KindSink};
@@ -124,7 +124,9 @@ impl Variant {
         }
         if self == Self::Background {
             handlers.extend(["daemon", "timer"].map(|on| json!({"on": on, "id": on})));
-            handlers.iter_mut().for_each(|handler| handler["options"]["labels"] = json!({"on": {"$filter": "PRESENT"}}));
+            for handler in &mut handlers {
+                handler["options"]["labels"] = json!({"on": {"$filter": "PRESENT"}});
+            }
         }
         let lifecycle = if self == Self::Background { "randomized" } else { "asap" };
         json!({"event_latency": 0.1, "handlers": handlers, "lifecycle": lifecycle})
@@ -148,7 +150,7 @@ impl Variant {
         let watcher = Watcher::new(watched.client(&clock).await, (*scene.served.resource).clone(), None);
         let mut watcher = watcher.expect("all namespaces can be watched").with_relists(lead.begins());
         let (mut sink, stop) = (KindSink::new(Arc::clone(&kind)), Stop::new());
-        let filling = world.readiness.as_ref().map(|readiness| readiness.block());
+        let filling = world.readiness.as_ref().map(Readiness::block);
         CALLS.set(0);
         RAISED.set(0);
         RAISED_AT.set(("", None));
