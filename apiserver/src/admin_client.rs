@@ -24,7 +24,7 @@ pub struct Refused {
     pub message: String,
 }
 
-/// Why an object cannot be found.
+/// The reason why an object cannot be found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// There is no such resource.

@@ -42,7 +42,7 @@ struct Socket {
     kubeconfig: String,
 }
 
-/// Why objects were not applied.
+/// The reason why objects were not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The text is not valid YAML. Nothing was applied.

@@ -15,7 +15,7 @@ const MAX_REPEATED: usize = 250_000;
 /// Limit of nesting, because all functions over values recurse.
 const MAX_DEPTH: usize = 64;
 
-/// Why a text is not accepted as YAML, or a value cannot be written.
+/// The reason why a text is not accepted as YAML, or a value cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is too large.

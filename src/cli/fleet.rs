@@ -51,7 +51,7 @@ struct Running {
     stop: Stop,
 }
 
-/// Why the files are read again.
+/// The reason why the files are read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// They have changed.
@@ -80,7 +80,7 @@ pub(super) enum Step {
     Over,
 }
 
-/// How the operators follow the files that were read last.
+/// The progress of the operators in following the files that were read last.
 #[derive(Default)]
 struct Round {
     number: u64,

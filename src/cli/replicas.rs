@@ -42,11 +42,11 @@ fn time(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// How to name the Leases of several operators.
+/// The hint on the Leases of several operators.
 const LEASE_HINT: &str =
     "leave the option out: each operator has a Lease with its own name; or run the operators in processes of their own";
 
-/// How to make times valid.
+/// The hint on valid times.
 const TIMING_HINT: &str = "the defaults are --lease-duration=15s --renew-deadline=10s --retry-period=2s; the lease duration must be longer than the renew deadline, and that longer than 1.2 times the retry period";
 
 impl ReplicaOptions {

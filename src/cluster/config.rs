@@ -19,7 +19,7 @@ use super::settings::{ConnectionSettings, Networking, Watching};
 use super::transport::{self, Connection, Login};
 use crate::http::install_crypto_provider;
 
-/// How to connect.
+/// The options of the connection.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// A kubeconfig; if `None`, the default locations are searched.

@@ -37,7 +37,7 @@ pub struct ObjectClient {
     manager: String,
 }
 
-/// How an object is deleted.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub struct Deletion {
     /// The deletion of dependents: `Background`, `Foreground`, or `Orphan`.

@@ -46,7 +46,7 @@ impl SecretValues {
     }
 }
 
-/// Why a value is not there.
+/// The reason why a value is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// It cannot be read.

@@ -33,7 +33,7 @@ pub(crate) struct Expected {
 /// Go, a certificate that is itself one of the authorities is trusted.
 ///
 /// # Errors
-/// Why it is not trusted.
+/// The reason why it is not trusted.
 pub(crate) fn verify(certificate: &[u8], intermediates: Option<&[u8]>, authorities: &[u8], expected: &Expected) -> Result<(), CryptoError> {
     let mut chain = pem::certificates(certificate)?;
     let leaf = chain.remove(0);

@@ -14,7 +14,7 @@ const MANAGER: &str = "kopfd";
 /// Attempts to apply a definition that others change meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// Why definitions are not applied.
+/// The reason why definitions are not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionsError {
     /// A definition takes something away from the one in the cluster.

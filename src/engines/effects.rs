@@ -100,7 +100,7 @@ pub trait Background: Send + Sync {
 pub struct ObjectEvent<'a> {
     /// The object.
     pub object: &'a Object,
-    /// How the event was received.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// The change since the last handled state.
     pub change: &'a Change,
@@ -134,7 +134,7 @@ pub trait Indexing: Send + Sync {
 pub struct IndexEvent<'a> {
     /// The object.
     pub object: &'a Object,
-    /// How the event was received.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// The index handlers of the kind.
     pub handlers: &'a IndexingHandlers,

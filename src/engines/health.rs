@@ -40,7 +40,7 @@ struct State {
     last_number: u64,
 }
 
-/// Why an operator is not ready.
+/// The reason why an operator is not ready.
 #[derive(Debug)]
 struct Gate {
     reason: String,

@@ -21,7 +21,7 @@ pub use store::LeaseStore;
 pub use task::{Campaign, Election};
 pub use view::{LeadingView, Role, Seen};
 
-/// How the replicas of an operator elect their leader.
+/// The options of the election among the replicas of an operator.
 #[derive(Debug, Clone)]
 pub struct LeadingOptions {
     /// The name of the Lease; by default that of the operator.

@@ -21,7 +21,7 @@ struct Held {
     holds: BTreeMap<u64, Cause>,
 }
 
-/// Why an operator is paused.
+/// The reason why an operator is paused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cause {
     text: String,

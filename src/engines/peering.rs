@@ -60,7 +60,7 @@ pub struct PeeringContext {
     pub operator: Arc<str>,
     /// The identity of the process, or the one of all replicas.
     pub identity: Arc<str>,
-    /// How the replicas share the identity, if there is an election.
+    /// The replicas that share the identity, if there is an election.
     pub replicas: Option<Replicas>,
     /// The settings.
     pub settings: settings::Peering,
@@ -228,7 +228,7 @@ impl Peerings {
     }
 }
 
-/// Why an operator is paused at its start.
+/// The reason why an operator is paused at its start.
 const UNKNOWN: &str = "the peers are not known yet";
 
 fn wanted(resources: &BTreeSet<Arc<Resource>>, namespaces: &BTreeSet<String>) -> BTreeSet<Key> {

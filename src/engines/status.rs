@@ -23,7 +23,7 @@ pub struct ProcessStatus {
     pub kind: String,
     /// The version of kopfd.
     pub version: String,
-    /// Why the process is not ready, as at `/readyz`.
+    /// The reasons why the process is not ready, as at `/readyz`.
     pub unready: Vec<String>,
     /// Conditions that are reported although the process is ready, as at `/readyz`.
     pub notes: Vec<String>,
@@ -41,7 +41,7 @@ pub struct OperatorStatus {
     pub revision: String,
     /// When the revision took effect.
     pub since: String,
-    /// Why the operator is paused; empty if it is not.
+    /// The reasons why the operator is paused; empty if it is not.
     pub paused: Vec<String>,
     /// Whether the files could be loaded at the last attempt.
     pub is_last_load_successful: bool,
@@ -113,9 +113,9 @@ pub struct SideStatus {
 pub struct RolledBack {
     /// The revision.
     pub revision: String,
-    /// When.
+    /// The time of the rollback.
     pub at: String,
-    /// Why.
+    /// The reason of the rollback.
     pub reason: String,
 }
 

@@ -54,7 +54,7 @@ impl Held {
     }
 }
 
-/// How a Deployment was stopped.
+/// The result of stopping a Deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// There is none.

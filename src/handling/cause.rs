@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::object::{Body, Diff, EventKind, FieldPath, diff};
 
-/// Why an object is handled.
+/// The reason why an object is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// It was never handled before.
@@ -102,7 +102,7 @@ impl Change {
 /// The cause of an event for change handlers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
-    /// Why.
+    /// The reason for handling the object.
     pub reason: Reason,
     /// Whether the object was first seen in a list and never fully handled since: resume handlers take part.
     pub initial: bool,

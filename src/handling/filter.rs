@@ -65,7 +65,7 @@ impl Predicates for Answers {
     }
 }
 
-/// Why a decision cannot be made.
+/// The reason why a decision cannot be made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsettled {
     /// These expressions must be evaluated first.

@@ -36,7 +36,7 @@ impl Default for Timing {
     }
 }
 
-/// Why the times of an election cannot be used.
+/// The reason why the times of an election cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
     /// A Lease stores whole seconds.

@@ -19,7 +19,7 @@ pub struct Situation<'a> {
     pub handlers: &'a ChangingHandlers,
     /// The object.
     pub body: &'a Body,
-    /// Why it is handled.
+    /// The reason why it is handled.
     pub cause: &'a Cause,
     /// The records on the object.
     pub records: &'a dyn Records,
@@ -46,7 +46,7 @@ pub struct Plan<'a> {
     pub messages: Vec<Message>,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Obstacle {
     /// Expressions must be evaluated first, or the object is malformed.

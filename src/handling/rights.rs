@@ -25,7 +25,7 @@ pub struct Need {
     pub names: Option<BTreeSet<String>>,
 }
 
-/// Why a right is needed, in the order in which roles list them.
+/// The reason why a right is needed, in the order in which roles list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// To notice new kinds and namespaces.

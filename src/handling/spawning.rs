@@ -18,7 +18,7 @@ pub struct BackgroundDemand {
     pub delays: Vec<Duration>,
 }
 
-/// Why a daemon or timer must stop.
+/// The reason why a daemon or timer must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
     /// The object is deleted.
@@ -42,7 +42,7 @@ pub struct RunningTasks<'a> {
     pub outdated: &'a BTreeSet<String>,
     /// The ids of the tasks that ended on their own; they are not started again.
     pub ended: &'a BTreeSet<String>,
-    /// Why no task may run at all, if the operator is paused or exits.
+    /// The reason why no task may run at all, if the operator is paused or exits.
     pub halt: Option<StopReason>,
 }
 

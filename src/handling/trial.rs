@@ -162,7 +162,7 @@ pub enum TrialVerdict {
     RollBack(Fault),
 }
 
-/// Why a revision is rolled back.
+/// The reason why a revision is rolled back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The figure that is worse.

@@ -19,7 +19,7 @@ pub struct Diagnostic {
     pub length: usize,
     /// The path in the YAML, such as `spec.resources[0].handlers[2].retries`.
     pub path: Option<String>,
-    /// How to fix it.
+    /// A hint on the fix.
     pub hint: Option<String>,
     /// The line of the file; only its part around the column if it is very long.
     pub snippet: Option<Snippet>,

@@ -19,7 +19,7 @@ use super::{known_kinds, scripts};
 
 pub mod roles;
 
-/// How an operator is started, as far as its rights depend on it.
+/// The options at an operator's start that its rights depend on.
 #[derive(Debug, Clone, Default)]
 pub struct Circumstances {
     /// Whether it serves some namespaces, and not all.

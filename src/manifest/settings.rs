@@ -210,7 +210,7 @@ pub struct Persistence {
 /// Reloads.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reload {
-    /// How new revisions are tried; `None` means that they take effect at once.
+    /// The trials of new revisions; `None` means that they take effect at once.
     pub canary: Option<Canary>,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::secret;
 
-/// How an event was received.
+/// The kind of a received event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// The object was in a list: when a watch starts or restarts.

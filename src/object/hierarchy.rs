@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::path::{FieldPath, NotAMapping};
 
-/// Why objects could not be changed.
+/// The reason why objects could not be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No owner was given, and no object is being handled.

@@ -20,7 +20,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Returns the address of the API server; empty if it is unknown.
 pub(super) type ApiServer = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Why there is no connection to a host.
+/// The reason why there is no connection to a host.
 pub(super) enum Unreachable {
     /// It stands for an address that it may not stand for: this one.
     Forbidden(&'static str),

@@ -30,7 +30,7 @@ pub struct PackagedFile {
     pub text: String,
 }
 
-/// Why files cannot be packaged.
+/// The reason why files cannot be packaged.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file cannot be read.

@@ -14,7 +14,7 @@ pub struct WebhookService {
     pub target: u16,
 }
 
-/// Why the webhooks of an operator would not be reached in a cluster.
+/// The reason why the webhooks of an operator would not be reached in a cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum WebhookError {
     /// The server is one for a developer's machine.

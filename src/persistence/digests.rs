@@ -42,7 +42,7 @@ impl SecretForm {
     }
 }
 
-/// How the last handled essences of Secrets are written and read.
+/// Writes and reads the last handled essences of Secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecretStorage {
     /// The form in which they are written; both are read.
@@ -69,7 +69,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Why keys cannot be used.
+/// The reason why keys cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// There is none.

@@ -24,7 +24,7 @@ pub struct Records {
 pub struct Malformed {
     /// Its key.
     pub identity: String,
-    /// Why.
+    /// The reason why it is malformed.
     pub reason: String,
 }
 
@@ -43,7 +43,7 @@ pub fn read(status: Option<&Value>, now: Timestamp) -> Records {
 /// Reads one record.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why it cannot be read.
 pub fn read_one(identity: &str, record: &Value, now: Timestamp) -> Result<Peer, String> {
     let fields = record.as_object().ok_or("it is not a mapping")?;
     let priority = fields.get("priority").map_or(Ok(0), |value| whole(value).ok_or_else(|| unreadable("priority", value)))?;

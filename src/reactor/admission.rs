@@ -27,11 +27,11 @@ const LOCAL: &str = "kopfd.dev";
 pub struct Admission {
     /// The reviewers of all operators.
     pub reviewers: Reviewers,
-    /// How the API server reaches them.
+    /// The way in which the API server reaches them.
     pub reach: Reach,
 }
 
-/// How the API server reaches webhooks.
+/// The way in which the API server reaches webhooks.
 #[derive(Debug, Clone)]
 pub enum Reach {
     /// By the servers of the settings.
@@ -46,7 +46,7 @@ impl Default for Reach {
     }
 }
 
-/// Why the webhooks of an operator cannot be served.
+/// The reason why the webhooks of an operator cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
     /// The settings have no server.

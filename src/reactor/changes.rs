@@ -19,7 +19,7 @@ pub const ANNOTATIONS: &str = "= annotations: ";
 pub struct Form<'a> {
     /// Annotations with these prefixes are listed by name only.
     pub prefixes: &'a [String],
-    /// How values are printed.
+    /// Prints a value.
     pub print: fn(&Value) -> String,
 }
 

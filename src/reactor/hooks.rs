@@ -27,7 +27,7 @@ impl HookReach {
     }
 }
 
-/// Why the hooks of an operator cannot be served.
+/// The reason why the hooks of an operator cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HooksError {
     /// Nothing listens.

@@ -101,7 +101,7 @@ pub struct LiveEffects {
     background: Option<Arc<BackgroundTasks<Self>>>,
     indexer: Arc<Indexer>,
     followers: Followers,
-    /// How the indexes of this revision are filled; `None` for the first one.
+    /// The filling of this revision's indexes; `None` for the first one.
     filling: Option<Filling>,
 }
 
@@ -233,7 +233,7 @@ impl LiveEffects {
     }
 }
 
-/// How the indexes of a revision are filled: from a list of all objects, and from the events that arrive meanwhile.
+/// The filling of a revision's indexes: from a list of all objects, and from the events that arrive meanwhile.
 ///
 /// An object with an event is not filled from the list: the state of the event is at least as new for those who read the indexes.
 pub struct Filling {

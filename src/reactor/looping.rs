@@ -143,7 +143,7 @@ impl RecentCycles {
 /// The begin of a cycle.
 #[derive(Clone, Copy)]
 pub struct Begun<'a> {
-    /// How the event was received.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// The object.
     pub body: &'a Body,

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// An event of one object, as received.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// How it was received.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// The object as JSON text. The worker parses it.
     pub raw: Arc<str>,

@@ -107,7 +107,7 @@ impl Trial {
     }
 }
 
-/// Why a trial has ended.
+/// The reason why a trial has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TrialEnd {
     /// The revision has taken effect for all objects.

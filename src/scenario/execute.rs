@@ -31,7 +31,7 @@ const NOT_CONVERTED: &str = " cannot be converted to ";
 const WEBHOOK_TIMEOUT: Duration = Duration::from_hours(1);
 const WEBHOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// How expectations are treated.
+/// Treatment of expectations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The first failed step ends the scenario.

@@ -53,7 +53,7 @@ pub struct Scenario {
     pub namespaces: Vec<namespace::Pattern>,
     /// Virtual time at which it starts.
     pub start: Timestamp,
-    /// How it is run with `--seeds`.
+    /// The options of runs with `--seeds`.
     pub seeds: Seeds,
     /// Expressions of its matchers; predicates are indices.
     pub expressions: Expressions,
@@ -111,10 +111,10 @@ pub struct InitialObject {
     pub file: Option<PathBuf>,
 }
 
-/// How a scenario is run with disturbances.
+/// The options of a scenario's runs with disturbances.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seeds {
-    /// Why the scenario is skipped, if it is.
+    /// The reason why the scenario is skipped, if it is.
     pub skip: Option<String>,
     /// Fields of objects that may differ from the undisturbed run.
     pub ignore: Vec<String>,

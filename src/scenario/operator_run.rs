@@ -82,7 +82,7 @@ pub(super) fn exit_of(ended: Result<Result<(), ServeError>, JoinError>) -> Optio
     })
 }
 
-/// Why an operator has ended by itself.
+/// The reason why an operator has ended by itself.
 pub(super) enum Exit {
     /// It could not reach the server.
     Unreachable(String),

@@ -53,7 +53,7 @@ pub struct Job {
 pub struct Outcome {
     /// The job that was run.
     pub job: Job,
-    /// Why the run was skipped.
+    /// The reason why the run was skipped.
     pub skipped: Option<String>,
     /// Empty if the run passed or was skipped.
     pub failures: Vec<Failure>,

@@ -10,7 +10,7 @@ use crate::telemetry::credentials;
 pub struct Problem {
     /// The message.
     pub text: String,
-    /// How to fix it.
+    /// A hint on the fix.
     pub hint: Option<String>,
 }
 

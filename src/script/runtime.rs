@@ -1,4 +1,4 @@
-//! How a call runs: the fiber that it runs on, the turns it takes with others, its budget, and the context that travels with it.
+//! The runtime of calls: the fiber of a call, its turns with others, its budget, and its context.
 
 pub(super) mod bounded;
 pub(super) mod budget;

@@ -68,7 +68,7 @@ impl fmt::Debug for Authorizer {
     }
 }
 
-/// Why a webhook did not allow the request.
+/// The reason why a webhook did not allow the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WebhookError {
     /// It denied the request, or its patch cannot be applied: the request fails.

@@ -40,7 +40,7 @@ pub trait CallWebhook: Send + Sync {
 /// Answers webhooks in the same process, by the URL and the review. `None` if it does not handle the URL.
 pub type Hook = Arc<dyn Fn(&str, &Value) -> Option<BoxFuture<'static, Result<Value, HookError>>> + Send + Sync>;
 
-/// Why a webhook in the same process has no answer.
+/// The reason why a webhook in the same process has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookError {
     /// It cannot be reached, as the API server words it.

@@ -8,7 +8,7 @@ use crate::storage::store::Limits;
 /// The settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How users are authenticated.
+    /// The authentication of users.
     pub authentication: Authentication,
     /// The limits of the history.
     pub limits: Limits,

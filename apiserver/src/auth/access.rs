@@ -27,7 +27,7 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// How users are authenticated.
+/// The authentication of users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
     /// Not at all: every request has the rights of the administrator.

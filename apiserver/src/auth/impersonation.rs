@@ -11,7 +11,7 @@ use crate::storage::store::Store;
 /// Prefix of headers with extra user attributes.
 const EXTRA: &str = "impersonate-extra-";
 
-/// Why an impersonation is refused.
+/// The reason why an impersonation is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The headers name no user.

@@ -24,7 +24,7 @@ pub(crate) struct Program {
     cost: Estimate,
 }
 
-/// Why an expression cannot be compiled.
+/// The reason why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Mistake {
     /// It is invalid.

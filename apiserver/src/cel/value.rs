@@ -57,11 +57,11 @@ pub(crate) enum Value {
 pub(crate) struct List {
     /// The items.
     pub(crate) items: Vec<Value>,
-    /// How items are identified.
+    /// The identification of items.
     pub(crate) kind: Items,
 }
 
-/// How the items of a list are identified, which decides about equality and addition.
+/// The identification of items in a list, which decides about equality and addition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Items {
     /// By their positions.

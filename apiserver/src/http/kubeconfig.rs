@@ -12,7 +12,7 @@ use kopfd_base::yaml;
 /// The name of the cluster, the user and the context.
 pub(crate) const NAME: &str = "kopfd";
 
-/// Why a kubeconfig was not written.
+/// The reason why a kubeconfig was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be written.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub(crate) use super::types::Type;
 
-/// How the items of a list are identified.
+/// The identification of items in a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ListType {
     /// Not at all: the list is one value.
@@ -66,7 +66,7 @@ pub struct Node {
     pub additional: Additional,
     /// The schema of items.
     pub items: Option<Box<Node>>,
-    /// How items are identified.
+    /// The identification of items.
     pub list_type: ListType,
     /// Whether the members of the object are one value for server-side apply.
     pub is_atomic: bool,

@@ -62,7 +62,7 @@ pub trait Writer: Send + Sync {
     fn failed(&self, records: Vec<Record>, rest: &mut dyn FnMut() -> Vec<Record>) -> u64;
 }
 
-/// Why a write failed.
+/// The reason why a write failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The disk is full.

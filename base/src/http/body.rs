@@ -27,7 +27,7 @@ pub struct BodyLimits {
     pub timeout: Duration,
 }
 
-/// Why a body was not read.
+/// The reason why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It has more bytes than allowed.
@@ -41,7 +41,7 @@ pub enum BodyError {
     Broken(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Why a body that shares a budget with others was not read.
+/// The reason why a body that shares a budget with others was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedBodyError {
     /// The budget is used up.

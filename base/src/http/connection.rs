@@ -155,7 +155,7 @@ impl Drop for Entry {
 /// The service of a connection.
 pub(super) type ConnectionService = BoxCloneService<Request<Incoming>, Response<UnsyncBoxBody<Bytes, AnswerError>>, AnswerError>;
 
-/// Why there is no answer, or the rest of one is missing.
+/// The reason why there is no answer, or the rest of one is missing.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub(super) struct AnswerError(#[from] BoxError);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a text is not a duration.
+/// The reason why a text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is empty.

@@ -46,7 +46,7 @@ pub(super) struct Session {
     pub logins: u64,
 }
 
-/// Why other credentials are needed.
+/// The reason why other credentials are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// There was no login yet.

@@ -1,4 +1,4 @@
-//! How one request is sent, and how its answer is read.
+//! Sends one request, and reads its answer.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// Why a command has no exit code.
+/// The reason why a command has no exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The server refuses it, or cannot run it.

@@ -30,7 +30,7 @@ pub trait Sink: Send {
 
 /// An event of an object.
 pub struct Seen<'a> {
-    /// How it was seen.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// Its metadata.
     pub head: &'a PartialMetadata<'a>,

@@ -1,4 +1,4 @@
-//! How a stream is read piece by piece, and why that ends.
+//! Reads a stream piece by piece, and reports the reason of its end.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::super::error::Error;
 use super::super::transport::ByteStream;
 
-/// Why the reading of a stream ends.
+/// The reason why the reading of a stream ends.
 pub(super) enum End {
     /// It ended, which is normal at any time.
     Closed,

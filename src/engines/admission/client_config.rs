@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The characters of an id that are encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b'-').remove(b'~').remove(b'/');
 
-/// How the API server reaches the webhooks of a server. Each webhook appends its id to the path.
+/// The address of a server's webhooks for the API server. Each webhook appends its id to the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
     /// The address.

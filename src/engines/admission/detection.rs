@@ -1,4 +1,4 @@
-//! How the API server reaches a server on the developer's machine: the host by the kind of the cluster, which its certificate shows.
+//! The address of the developer's machine for the API server: the host by the kind of the cluster, which its certificate shows.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::manifest::admission::{ServerKind, word_of};
 /// The time limit for reading the certificate of the API server.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How a server of the settings is reached.
+/// The way in which the API server reaches a server of the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// At its own address, by a host other than the address if the API server needs another one.

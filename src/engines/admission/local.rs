@@ -11,7 +11,7 @@ use super::reviewers::Reviewers;
 /// The beginning of the URLs. No server listens there: the name is reserved for such uses.
 const PREFIX: &str = "https://kopfd.internal/";
 
-/// Why a webhook in the same process has no answer.
+/// The reason why a webhook in the same process has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
     /// The operator does not run.

@@ -44,7 +44,7 @@ pub struct ServerOptions {
     pub port: Option<u16>,
     /// The prefix of the paths.
     pub path: String,
-    /// How the API server reaches it.
+    /// The way in which the API server reaches it.
     pub route: Route,
     /// The file that the current authorities are written to.
     pub dump: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct ServerOptions {
     pub verification: ClientVerification,
 }
 
-/// How the API server reaches a server.
+/// The way in which the API server reaches a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// At the port that it listens on, of this host.
@@ -111,7 +111,7 @@ impl ClientVerification {
     }
 }
 
-/// Why a server cannot listen.
+/// The reason why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address cannot be used.

@@ -56,7 +56,7 @@ pub struct Serving {
     listed: Listed,
 }
 
-/// Why an operator has no server.
+/// The reason why an operator has no server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
     /// The server cannot listen.

@@ -38,7 +38,7 @@ pub struct TunnelOptions {
     pub path: String,
 }
 
-/// Why there is no tunnel.
+/// The reason why there is no tunnel.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
     /// The program cannot be started.

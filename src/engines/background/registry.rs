@@ -21,7 +21,7 @@ pub(super) struct Registry {
 struct Registered {
     started: u64,
     running: BTreeMap<u64, Arc<RunningTask>>,
-    /// Why no task may run.
+    /// The reason why no task may run.
     halt: Option<StopReason>,
 }
 

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of an answer in bytes: a state of ten thousand kinds and handlers.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The host has no address.

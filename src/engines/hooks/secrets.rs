@@ -19,7 +19,7 @@ const LIFETIME: Duration = Duration::from_mins(1);
 /// The minimum age of a Secret that is read again after a failed verification: senders of wrong credentials cause no more requests.
 const MIN_AGE: Duration = Duration::from_secs(5);
 
-/// Why a value cannot be read.
+/// The reason why a value cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(Arc<str>);

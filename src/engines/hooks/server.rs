@@ -28,7 +28,7 @@ const LIMITS: Limits = Limits {
     grace: Duration::from_secs(10),
 };
 
-/// Why a listener cannot be started.
+/// The reason why a listener cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum HookServerError {
     /// The address cannot be used.

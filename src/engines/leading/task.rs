@@ -81,7 +81,7 @@ struct Task {
     is_failing: bool,
 }
 
-/// Why a term has ended.
+/// The reason why a term has ended.
 enum End {
     /// The operator stops.
     Stopped,

@@ -24,10 +24,10 @@ use crate::persistence::peering::{self, Malformed};
 /// on a busy machine.
 const TAKEOVER: Duration = Duration::from_secs(5);
 
-/// Why a replica is paused at the begin of its term.
+/// The reason why a replica is paused at the begin of its term.
 const BEGINNING: &str = "its peers have to notice that this replica leads";
 
-/// Why an operator is paused after its peers have ended.
+/// The reason why an operator is paused after its peers have ended.
 const ENDING: &str = "the last handlers of a peer may still run";
 
 /// The decisions about one peering object.

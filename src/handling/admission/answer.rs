@@ -12,7 +12,7 @@ use crate::handling::outcome::Verdict;
 /// The status code of a denial without one.
 const CODE: u16 = 500;
 
-/// Why a request is denied.
+/// The reason why a request is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
     /// The text for the user.

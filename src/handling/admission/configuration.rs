@@ -58,7 +58,7 @@ impl ConfigurationKind {
 pub struct Situation<'a> {
     /// The name of the configuration.
     pub managed: &'a str,
-    /// How webhooks are named.
+    /// The naming of webhooks.
     pub naming: Naming,
     /// The served resources of the webhooks.
     pub resources: &'a [&'a Resource],
@@ -68,7 +68,7 @@ pub struct Situation<'a> {
     pub derives_conditions: bool,
 }
 
-/// How webhooks are named in their configuration.
+/// The naming of webhooks in their configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
     /// As in kopf, so that kopf and kopfd replace each other's configurations. API servers refuse some of these names.

@@ -66,7 +66,7 @@ pub struct Envelope {
     pub uid: Value,
 }
 
-/// Why a review has no answer. The API server then does as the `failurePolicy` of the webhook says.
+/// The reason why a review has no answer. The API server then does as the `failurePolicy` of the webhook says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadReview {
     /// It does not have the form of a review.

@@ -30,7 +30,7 @@ pub struct Chain {
     passed: Vec<String>,
 }
 
-/// Why an object cannot be converted.
+/// The reason why an object cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     /// The review has something else than an object of the kind.

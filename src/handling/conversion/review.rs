@@ -20,7 +20,7 @@ pub struct ConversionRequest {
     pub objects: Vec<Value>,
 }
 
-/// Why a review has no answer.
+/// The reason why a review has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadConversion {
     /// It does not have the form of a review.

@@ -38,7 +38,7 @@ pub enum Check {
     },
 }
 
-/// How a body is signed.
+/// The signature of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     /// The header, in lower case.
@@ -47,7 +47,7 @@ pub struct Signature {
     pub algorithm: Algorithm,
     /// The text before the signature in the header.
     pub prefix: String,
-    /// How the bytes of the signature are written.
+    /// The encoding of the signature.
     pub encoding: Encoding,
 }
 
@@ -60,7 +60,7 @@ pub enum Algorithm {
     Sha512,
 }
 
-/// How the bytes of a signature are written.
+/// The encoding of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Hexadecimal digits.
@@ -69,7 +69,7 @@ pub enum Encoding {
     Base64,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// It has no credentials of the demanded form.

@@ -11,6 +11,6 @@ pub struct Mistake {
     pub path: Option<String>,
     /// The text of the diagnostic.
     pub message: String,
-    /// How to fix it.
+    /// A hint on the fix.
     pub hint: Option<String>,
 }

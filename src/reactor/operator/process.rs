@@ -62,7 +62,7 @@ pub struct Shared {
     pub hooks: HookReach,
     /// The data of the process in the peering records of its operators.
     pub peering: ProcessPeering,
-    /// How the replicas of each operator elect their leader; without it, this process handles.
+    /// The options of the election among the replicas of each operator; with `None`, this process handles.
     pub leading: Option<LeadingOptions>,
     /// Whether the rights of the operators are checked at their start.
     pub checks_rights: bool,
@@ -90,7 +90,7 @@ impl ExitTimeouts {
     }
 }
 
-/// How an operator connects to the API server, and what else it can reach.
+/// The connection of an operator to the API server, and its access to the world outside of the cluster.
 pub struct Access {
     /// The login of operators without login functions.
     pub login: Box<dyn Login>,
@@ -119,7 +119,7 @@ pub enum ServerChoice {
     Default,
 }
 
-/// Why an operator cannot run.
+/// The reason why an operator cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Its scripts cannot be installed.

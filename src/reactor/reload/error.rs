@@ -1,9 +1,9 @@
-//! Why a revision does not take effect, and the ends of a reload.
+//! The reason why a revision does not take effect, and the ends of a reload.
 
 use crate::persistence::MissingKey;
 use crate::script::Problem;
 
-/// Why a revision does not take effect.
+/// The reason why a revision does not take effect.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// Its scripts cannot be used.

@@ -1,4 +1,4 @@
-//! How added and changed indexes are filled before a revision takes effect.
+//! Fills added and changed indexes before a revision takes effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ struct FillSink<'a> {
     end: Stop,
     is_complete: bool,
     failures: usize,
-    /// Why the kind cannot be listed, with the status of the answer.
+    /// The reason why the kind cannot be listed, with the status of the answer.
     failure: Option<(Option<u16>, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! How a new revision becomes ready to take effect.
+//! Prepares a new revision until it can take effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

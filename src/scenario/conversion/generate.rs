@@ -39,7 +39,7 @@ const TEXTS: [&str; 24] = [
     "a_b",
 ];
 
-/// Why no object can be generated: a required text has a pattern that nothing known matches.
+/// The reason why no object can be generated: a required text has a pattern that nothing known matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Impossible {
     /// The path of the field.

@@ -1,4 +1,4 @@
-//! How changed files of the operators take effect.
+//! Reloads changed files of the operators.
 
 use std::sync::Arc;
 

@@ -58,7 +58,7 @@ pub struct ProgramStub {
     pub times: Option<usize>,
     /// The virtual time that the program takes.
     pub takes: Duration,
-    /// Why it cannot be started, if it cannot.
+    /// The reason why it cannot be started, if it cannot.
     pub fails: Option<String>,
     /// The result of the program.
     pub finished: Finished,
@@ -92,7 +92,7 @@ pub enum PodAnswer {
     Command {
         /// The patterns of its program and arguments.
         patterns: Vec<String>,
-        /// How it ends.
+        /// The result of the command.
         finished: Finished,
     },
 }

@@ -55,7 +55,7 @@ pub enum Event {
     ObjectSeen {
         /// The object.
         subject: Subject,
-        /// How it came, for the text of the timeline.
+        /// Kind of the arrival, for the text of the timeline.
         arrival: &'static str,
         /// Resource version.
         version: String,

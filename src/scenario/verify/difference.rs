@@ -16,7 +16,7 @@ pub struct Difference {
     pub spot: SourceSpan,
     /// The difference, in one or several lines.
     pub text: String,
-    /// How `--update` can change the file to match.
+    /// Change of the file with which `--update` makes it match.
     pub fix: Option<Fix>,
     /// Log lines that the difference refers to.
     pub lines: Vec<String>,

@@ -18,7 +18,7 @@ pub(super) const KIND: &str = "exec";
 /// The length of standard error in the message of a failed command, in characters from its end.
 const SHOWN_ERRORS: usize = 400;
 
-/// How a result is wanted.
+/// The requested form of a result.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// Whether an exit code other than zero is an error.

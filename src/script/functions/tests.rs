@@ -187,7 +187,7 @@ struct Cluster {
     answers: Mutex<Vec<Result<Value, ApiError>>>,
     /// The changes that watches see, one after another, with the seconds before each.
     changes: Mutex<Vec<(u64, Result<Change, ApiError>)>>,
-    /// How commands in containers end.
+    /// The results of commands in containers.
     ended: Mutex<Option<Result<Finished, ExecError>>>,
 }
 

@@ -57,7 +57,7 @@ pub struct Subhandling {
 /// The result of a call.
 #[derive(Debug, Clone)]
 pub struct Returned {
-    /// How the function ended.
+    /// The outcome of the function.
     pub verdict: Verdict,
     /// The patch with the changes of this call; they are kept even if it failed.
     pub patch: Patch,

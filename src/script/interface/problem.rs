@@ -19,7 +19,7 @@ pub struct Problem {
     pub length: usize,
     /// The message: a fragment of a sentence.
     pub message: String,
-    /// How to fix it.
+    /// A hint on the fix.
     pub hint: Option<String>,
     /// The number of the affected binding, if there is one.
     pub binding: Option<usize>,

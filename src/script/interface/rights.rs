@@ -35,7 +35,7 @@ pub struct AllowedResource {
     pub subresource: Option<String>,
 }
 
-/// How a rule names kinds.
+/// The kinds of a rule.
 #[derive(Debug, Clone)]
 pub enum AllowedKind {
     /// By a selector.

@@ -27,7 +27,7 @@ pub enum Subject {
     Change {
         /// The object.
         object: Object,
-        /// Why it is handled.
+        /// The reason why it is handled.
         reason: Reason,
         /// The change, reduced to the handler's field.
         change: Arc<Change>,

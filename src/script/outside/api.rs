@@ -149,7 +149,7 @@ pub struct ExecRequest {
     pub output: usize,
 }
 
-/// Why a command in a container has no exit code.
+/// The reason why a command in a container has no exit code.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecError {
     /// The API server refuses it, or cannot run it.
@@ -248,7 +248,7 @@ pub struct LogPart {
     pub container: Option<String>,
     /// The number of lines at the end.
     pub tail: Option<u64>,
-    /// How old lines may be.
+    /// The maximum age of lines.
     pub since: Option<Duration>,
     /// Whether it is the log of the container before its last restart.
     pub is_previous: bool,
@@ -258,7 +258,7 @@ pub struct LogPart {
     pub limit: u64,
 }
 
-/// Why a request failed, as scripts may catch it.
+/// The reason why a request failed, as scripts may catch it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct ApiError {

@@ -34,7 +34,7 @@ pub struct HttpRequest {
     pub connection: Arc<HttpConnection>,
 }
 
-/// How to connect. Requests with equal values may share connections.
+/// The options of a connection. Requests with equal values may share connections.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct HttpConnection {
     /// The hosts and addresses that are allowed by their names.
@@ -86,7 +86,7 @@ impl HttpAnswer {
     }
 }
 
-/// Why there is no answer. The message contains no secrets of the request.
+/// The reason why there is no answer. The message contains no secrets of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HttpError {

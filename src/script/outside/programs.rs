@@ -39,7 +39,7 @@ impl AllowedProgram {
     }
 }
 
-/// Why patterns do not admit arguments.
+/// The reason why patterns do not admit arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The index of the argument; `None` if one is missing.
@@ -108,7 +108,7 @@ pub struct Finished {
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Why a program has no result.
+/// The reason why a program has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProgramError {

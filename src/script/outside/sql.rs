@@ -52,7 +52,7 @@ pub trait Transaction: Send {
     fn end(self: Box<Self>, how: TransactionEnd, time: Duration) -> BoxFuture<'static, Result<(), SqlError>>;
 }
 
-/// How a transaction ends.
+/// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransactionEnd {
     /// Its effects stay.

@@ -40,7 +40,7 @@ type Thrown = Box<EvalAltResult>;
 /// A function that gets the budget of its fiber.
 pub(crate) type Task<V> = Box<dyn FnOnce(Rc<Budget>) -> Result<V, Thrown>>;
 
-/// Why not all functions have returned. The others are ended.
+/// The reason why not all functions have returned. The others are ended.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// One has thrown an error.

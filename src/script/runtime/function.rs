@@ -153,7 +153,7 @@ fn statements_of(definition: &Shared<ScriptFuncDef>) -> Vec<Stmt> {
     statements
 }
 
-/// How a function ended.
+/// The end of a function.
 pub(crate) enum Ended {
     /// By a `return`, with a value or `()`.
     Returned(Dynamic),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::kit::Stop;
 
-/// Why a function must stop, or the stage of its stop.
+/// The reason why a function must stop, or the stage of its stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopFlag {
     /// The object no longer matches the filters.

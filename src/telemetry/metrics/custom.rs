@@ -273,7 +273,7 @@ fn sample_names(base: &str, kind: MetricKind) -> BTreeSet<String> {
 /// Tells whether scripts may have a metric of this name.
 ///
 /// # Errors
-/// Why they may not.
+/// The reason why they may not.
 pub fn check_name(name: &str) -> Result<(), String> {
     if !is_word(name) || family_name(name).is_empty() {
         return Err(format!("{name:?} cannot be the name of a metric: it has letters, digits and underscores, and begins with a letter"));

@@ -6,7 +6,7 @@ use crate::kinds::builtin;
 use crate::kinds::kind::Kind;
 use crate::patch::merge_keys::{self, ATOMIC, SET};
 
-/// How the parts of a list or map are owned.
+/// The granularity of the ownership of a list or map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Topology {
     /// As a whole.

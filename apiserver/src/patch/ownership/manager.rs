@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::lists::Lists;
 
-/// How a manager wrote.
+/// The kind of a manager's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     /// By server-side apply.
@@ -17,7 +17,7 @@ pub(crate) enum Operation {
 pub(crate) struct Manager<'a> {
     /// The name of the field manager.
     pub name: &'a str,
-    /// How it writes.
+    /// The kind of its writes.
     pub operation: Operation,
     /// The subresource that it writes through.
     pub subresource: Option<&'a str>,

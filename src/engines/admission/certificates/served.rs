@@ -18,7 +18,7 @@ pub struct ServerCertificate {
     pub authorities: Option<String>,
 }
 
-/// Why a server has no certificate.
+/// The reason why a server has no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateProblem {
     /// One of the two files is missing in the settings.

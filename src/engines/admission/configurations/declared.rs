@@ -17,7 +17,7 @@ pub struct Configurations {
     pub upkeep: Upkeep,
     /// The name of both.
     pub managed: String,
-    /// How webhooks are named in them.
+    /// The names of webhooks in them.
     pub naming: Naming,
     /// Whether filters become conditions that the API server checks.
     pub derives_conditions: bool,
@@ -44,13 +44,13 @@ pub struct Upkeep {
     pub revisions: watch::Receiver<Arc<ReviewRevision>>,
     /// The kinds of the webhooks: nothing is written before they are known.
     pub kinds: watch::Receiver<WebhookKinds>,
-    /// How the API server reaches the webhooks.
+    /// The address of the webhooks for the API server.
     pub address: watch::Receiver<ClientConfig>,
     /// The pauses after the first, second, … failure in a row.
     pub error_delays: Arc<[Duration]>,
 }
 
-/// Why the configurations or definitions cannot be managed.
+/// The reason why the configurations or definitions cannot be managed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// The operator has no permission.

@@ -35,7 +35,7 @@ pub(super) struct Declared<'a> {
     pub(super) revision: &'a ReviewRevision,
     /// The kinds of the webhooks.
     pub(super) resources: &'a [&'a Resource],
-    /// How the API server reaches the webhooks.
+    /// The address of the webhooks for the API server.
     pub(super) address: &'a ClientConfig,
 }
 

@@ -1,4 +1,4 @@
-//! How requests prove who sends them.
+//! The authentication of requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -72,7 +72,7 @@ fn list(call: &Caller<'_>, given: &[Dynamic]) -> Result<Dynamic, Thrown> {
     }
 }
 
-/// How objects are written.
+/// The kind of a write.
 #[derive(Clone, Copy)]
 enum Write {
     Create,

@@ -129,7 +129,7 @@ pub struct Server {
     pub user: String,
     /// The password of the user.
     pub password: Password,
-    /// How the connection is encrypted.
+    /// The encryption of the connection.
     pub tls: Tls,
     /// The hosts and addresses that are allowed by their names.
     pub grants: Grants,
@@ -156,7 +156,7 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// How a connection is encrypted.
+/// The encryption of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tls {
     /// Not at all.

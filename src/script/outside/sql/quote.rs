@@ -2,7 +2,7 @@
 
 use super::database::Driver;
 
-/// Why a text cannot be quoted.
+/// The reason why a text cannot be quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuoteProblem {
     /// A name is empty.

@@ -1,4 +1,4 @@
-//! Why a call must end.
+//! The reason why a call must end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rhai::{Dynamic, EvalAltResult, Position};
 use crate::handling::message::seconds;
 use crate::script::limits::{Limit, Limits};
 
-/// Why a call must end. The script cannot catch it.
+/// The reason why a call must end. The script cannot catch it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ending {
     /// The stop signal was given, or the call is no longer awaited.
