@@ -21,7 +21,7 @@ use crate::script::outside::sql::Secrets;
 
 pub use programs::end_all;
 
-/// Returns what the scripts of one operator can reach from this process. `api_server` returns the address of the API server, which is
+/// Returns the access of one operator's scripts from this process. `api_server` returns the address of the API server, which is
 /// reached only by its own names; `secrets` has the passwords of databases, if there is a cluster.
 pub fn of_process(api_server: impl Fn() -> String + Send + Sync + 'static, secrets: Option<Arc<dyn Secrets>>) -> Outside {
     let api_server: reach::ApiServer = Arc::new(api_server);

@@ -1,7 +1,7 @@
 //! The documents that bring an operator into a cluster: its namespace, definitions, rights, files, Deployment, and what belongs to it.
 //!
-//! `package` is what is packaged; `workload` has the objects, `files` the files of the operator as they are mounted, `form` the folders of the
-//! three forms, and `yaml` the writer. Nothing here asks a cluster.
+//! `package` has the contents of a package; `workload` has the objects, `files` the files of the operator as they are mounted, `form` the
+//! folders of the three forms, and `yaml` the writer. Nothing here asks a cluster.
 
 pub mod files;
 mod form;

@@ -78,7 +78,7 @@ fn read<T: DeserializeOwned>(text: &str, duplicate_keys: DuplicateKeyPolicy) -> 
         return Err(Error::Size(text.len()));
     }
     let options = serde_saphyr::options! {
-        // The size of the text bounds what it spells out, and the options for aliases bound what they repeat.
+        // The size of the text bounds the values that are written in it, and the options for aliases bound the repeated ones.
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, max_documents: usize::MAX, max_nodes: usize::MAX, max_events: usize::MAX },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         duplicate_keys: duplicate_keys,

@@ -140,7 +140,7 @@ fn shows_settings(diagnostic: &Diagnostic) -> bool {
     is_manifest && diagnostic.path.as_ref().is_none_or(|path| path.starts_with("spec.settings"))
 }
 
-/// Replaces the values of secret settings by as many asterisks, so that columns stay what they are.
+/// Replaces the values of secret settings by as many asterisks, so that columns stay the same.
 fn mask_settings(line: &str) -> String {
     let mut masked = String::with_capacity(line.len());
     let mut end = 0;

@@ -164,7 +164,7 @@ impl<'a> Fleet<'a> {
         self.tasks.spawn(name, operator::serve(operator, (self.access)(), self.shared.clone(), reloads, stop));
     }
 
-    /// Waits until something happens to the operators.
+    /// Waits for the next event of the operators.
     ///
     /// *Cancel safety*: what happens is either returned or kept for the next call.
     pub(super) async fn next(&mut self) -> Step {

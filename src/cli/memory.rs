@@ -29,7 +29,7 @@ fn release() {
     unsafe { libmimalloc_sys::mi_collect(false) }
 }
 
-/// Memory of mimalloc. Requests without a special alignment take its direct way, which looks at no alignment: half of the instructions.
+/// Memory of mimalloc. Requests without a special alignment take its direct way, which ignores the alignment: half of the instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Heap;
 

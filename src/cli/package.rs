@@ -299,7 +299,7 @@ fn replace(directory: &Path, files: &BTreeMap<String, String>) -> Result<(), Pro
         }
     }
     let list = files.keys().cloned().collect::<Vec<_>>().join("\n") + "\n";
-    // The list comes first: whatever fails, the next package replaces what is there.
+    // The list comes first: after any failure, the next package replaces the existing files.
     for (path, text) in std::iter::once((MARK, &list)).chain(files.iter().map(|(path, text)| (path.as_str(), text))) {
         let path = directory.join(path);
         let folder = path.parent().unwrap_or(directory);

@@ -270,7 +270,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Removes what the operators have made for themselves. What cannot be removed is left.
+    /// Removes the objects that the operators have made for themselves. What cannot be removed is left.
     async fn remove(&self, operators: &[Operator], account: &mut Account) {
         let home = self.home();
         let own: BTreeSet<OwnObject> =

@@ -87,7 +87,7 @@ impl Client {
         Self { fence: self.fence.clone(), ..other }
     }
 
-    /// Returns the client with a fence: requests that may change something fail while it is closed, and when it closes before their end.
+    /// Returns the client with a fence: requests that may write fail while it is closed, and when it closes before their end.
     #[must_use]
     pub fn fenced(&self, fence: Arc<dyn Fence>) -> Self {
         Self { fence: Some(Fenced(fence)), ..self.clone() }
@@ -200,10 +200,10 @@ impl Client {
         if (200..300).contains(&answer.status) { Ok(answer.body) } else { Err(self.failure_of(answer, limit).await) }
     }
 
-    /// Opens a connection for another protocol by a GET request with further headers, and runs work on it. Nothing is repeated. Although it is a
-    /// GET, it may change something: it needs an open fence, and ends when the fence closes.
+    /// Opens a connection for another protocol by a GET request with further headers, and runs work on it. Nothing is repeated. Although it
+    /// is a GET, it may write: it needs an open fence, and ends when the fence closes.
     ///
-    /// *Cancel safety*: the connection is closed. What the server has begun by then may go on.
+    /// *Cancel safety*: the connection is closed. Work that the server has begun by then may go on.
     ///
     /// # Errors
     /// If the server refuses the protocol, and those of the work.

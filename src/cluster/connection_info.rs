@@ -94,7 +94,7 @@ impl std::fmt::Debug for ConnectionInfo {
 }
 
 impl ConnectionInfo {
-    /// Reads what a login function returned.
+    /// Reads the result of a login function.
     ///
     /// # Errors
     /// If it is not a map of the known keys, or two of them exclude each other. The text contains no secrets.

@@ -38,7 +38,7 @@ pub struct Command {
     pub output: usize,
 }
 
-/// The end of a command: its exit code or a problem, and what it has written until then.
+/// The end of a command: its exit code or a problem, and its output until then.
 pub type Ended = (Result<i32, Problem>, Output);
 
 /// Runs a command in a container of the pod at a path.

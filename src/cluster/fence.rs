@@ -1,4 +1,4 @@
-//! Fences of requests: a request that may change something is sent only while it is allowed, and ends when that ends.
+//! Fences of requests: a request that may write is sent only while it is allowed, and is aborted when that ends.
 //!
 //! The rule is checked three times: before a request waits for a connection, when its bytes are handed to the connection, and as long as its
 //! answer is awaited. Only the second check is exact if the process was stopped: time may pass before any other line of code.
@@ -15,7 +15,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::error::Error;
 
-/// Whether requests may change something.
+/// Whether requests may write.
 pub trait Fence: Send + Sync {
     /// Tells whether they may, at this moment.
     fn is_open(&self) -> bool;

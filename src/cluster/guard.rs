@@ -37,7 +37,7 @@ pub(crate) fn check(guard: &dyn Guard, server: &Uri) -> Result<(), Refused> {
     refusal.map_or(Ok(()), |refusal| Err(Refused(refusal)))
 }
 
-/// Finds the addresses of a name, and gives only those that it may stand for: exactly these are connected with.
+/// Resolves a name, and returns only the allowed addresses: exactly these are connected with.
 #[derive(Clone)]
 pub(crate) struct CheckedResolver(Arc<dyn Guard>);
 

@@ -66,7 +66,7 @@ impl OtherClusters {
     }
 }
 
-/// The guard of other clusters, with a name for what it allows.
+/// The guard of other clusters, with a name for the servers that it allows.
 pub struct Guarded {
     /// A name for the servers that it allows, in any form.
     pub name: String,
@@ -102,7 +102,7 @@ impl Inline {
     }
 }
 
-/// Returns the key of what is not data: a file, or a program.
+/// Returns the key of a part that is not data: a file, or a program.
 fn foreign(kubeconfig: &Kubeconfig) -> Option<&'static str> {
     let of_cluster = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let mut files = of_cluster.map(|cluster| cluster.certificate_authority.as_ref().map(|_| "certificate-authority"));

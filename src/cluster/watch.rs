@@ -249,7 +249,7 @@ impl Watcher {
             let until = silent_at.into_iter().chain(closes_at).min();
             let chunk = tokio::select! {
                 biased;
-                // First: a stream may always have something to read.
+                // First: a stream may always have data to read.
                 () = self.revisits.requested() => {
                     let revisited = self.revisit(sink).await;
                     self.revisits.ended(revisited.as_ref().err());

@@ -30,7 +30,7 @@ pub(crate) enum Role {
     },
 }
 
-/// The content of a certificate, or of a request for one. What is absent in a signature comes from the request.
+/// The content of a certificate, or of a request for one. Fields that are absent in a signature come from the request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateOptions {
     /// The attributes of the subject.

@@ -1,6 +1,6 @@
 //! Errors of keys, certificates and tokens. Their texts never contain a part of a secret.
 
-/// The reason why something cannot be made, read or verified.
+/// The reason why a key, certificate or token cannot be made, read or verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CryptoError {
     /// A value that is given cannot be used.

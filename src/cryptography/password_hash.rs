@@ -10,7 +10,7 @@ use super::error::CryptoError;
 /// The costs of bcrypt that are allowed: each step doubles the time.
 pub(crate) const BCRYPT_COSTS: RangeInclusive<u32> = 4..=15;
 
-/// The bytes of a password that bcrypt looks at, without the zero at the end.
+/// The bytes of a password that bcrypt uses, without the zero at the end.
 const BCRYPT_LENGTH: usize = 72;
 
 /// The cost of Argon2.
@@ -34,7 +34,7 @@ impl Default for Argon2Cost {
 /// Returns bcrypt's hash of a password, as `htpasswd -B` writes it.
 ///
 /// # Errors
-/// If the password is longer than what bcrypt looks at, or has a zero byte.
+/// If the password is longer than the part that bcrypt uses, or has a zero byte.
 pub(crate) fn bcrypt(password: &[u8], cost: u32, salt: [u8; 16]) -> Result<String, CryptoError> {
     if password.len() > BCRYPT_LENGTH {
         return Err(CryptoError::argument(format!("the password has {} bytes: bcrypt looks at {BCRYPT_LENGTH} only", password.len())));

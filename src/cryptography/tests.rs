@@ -33,7 +33,7 @@ impl Files {
         std::fs::read(self.path(name)).unwrap()
     }
 
-    /// Runs a program here, and returns what it prints; an error if it fails.
+    /// Runs a program here, and returns its output; an error if it fails.
     fn try_run(&self, command: &str) -> Result<String, String> {
         let mut words = command.split_whitespace();
         let output = Command::new(words.next().unwrap()).args(words).current_dir(self.0.path()).env("LC_ALL", "C").output().unwrap();

@@ -1,4 +1,4 @@
-//! Applies the definitions of kinds to the cluster, unless they take something away from those that are there.
+//! Applies the definitions of kinds to the cluster, unless they remove parts of the existing ones.
 
 use serde_json::{Value, json};
 use tracing::info;
@@ -17,7 +17,7 @@ const ATTEMPTS: usize = 5;
 /// The reason why definitions are not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionsError {
-    /// A definition takes something away from the one in the cluster.
+    /// A definition removes parts of the one in the cluster.
     #[error("the definition of {name} takes away what objects or clients may use: {}", losses.join("; "))]
     Narrower {
         /// The name of the definition.
@@ -41,7 +41,7 @@ pub enum DefinitionsError {
     Contended(String),
 }
 
-/// Applies definitions. Without force, nothing is applied if one of them takes something away.
+/// Applies definitions. Without force, nothing is applied if one of them removes parts of an existing one.
 ///
 /// # Errors
 /// The first problem.

@@ -65,7 +65,7 @@ pub trait Patcher: Send + Sync {
 
 /// Runs daemons and timers. By default there are none.
 pub trait Background: Send + Sync {
-    /// Starts and stops the daemons and timers of the object, and returns what the cycle has to wait for.
+    /// Starts and stops the daemons and timers of the object, and returns the waits of the cycle.
     fn update_background<'a>(&'a self, _event: ObjectEvent<'a>) -> BoxFuture<'a, Result<BackgroundDemand, Error>> {
         std::future::ready(Ok(BackgroundDemand::default())).boxed()
     }

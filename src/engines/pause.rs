@@ -96,7 +96,7 @@ impl Pause {
         self.until(|held| held.holds.is_empty()).await;
     }
 
-    /// Returns the changes of the causes, for those who show them.
+    /// Returns the changes of the causes, for those parts of the process that show them.
     pub fn changes(&self) -> PauseChanges {
         PauseChanges(self.0.held.subscribe())
     }

@@ -14,13 +14,13 @@ use super::health::{Health, ReadinessGate};
 /// The interval of warnings while nothing is handled.
 const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether the indexes are filled. They are, unless something blocks.
+/// Whether the indexes are filled. They are, unless there are blockers.
 #[derive(Debug)]
 pub struct Readiness {
     blockers: Mutex<Blockers>,
     /// Changes only when the last blocker is released, so that each waiting task is woken once.
     is_ready: watch::Sender<bool>,
-    /// The health of the process, and why it is not ready while something blocks.
+    /// The health of the process, and the reason why it is not ready while there are blockers.
     reported_to: OnceLock<(Health, String)>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    /// Makes the process unready for a reason while something blocks from now on. Only the first call counts.
+    /// Makes the process unready for a reason while there are blockers from now on. Only the first call counts.
     pub fn report_to(&self, health: Health, reason: String) {
         // A second call would come from a second operator with the same indexes, which does not exist.
         let _ = self.reported_to.set((health, reason));
@@ -81,7 +81,7 @@ impl Readiness {
         let _ = self.is_ready.subscribe().wait_for(|is_ready| *is_ready).await;
     }
 
-    /// Warns from time to time while something blocks: until then, nothing is handled.
+    /// Warns from time to time while there are blockers: until then, nothing is handled.
     ///
     /// *Cancel safety*: it may be dropped at any time.
     pub async fn warn_of_waits(&self) {

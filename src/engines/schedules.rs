@@ -92,7 +92,7 @@ impl Schedules {
                     () = predecessor.requested() => {}
                 }
             }
-            // Each term begins as after a start of the process: the store knows what the leader before has done.
+            // Each term begins as after a start of the process: the store has the ticks that the former leader has done.
             while let Some((term, _duty)) = awaited_term(&lead, &stop, &retired).await {
                 let ends = Ends { stop: stop.clone(), retired: retired.clone(), lead: lead.clone(), term };
                 Task::new(schedule_ticks.clone(), newest.clone(), ends, origin).run().await;

@@ -19,7 +19,7 @@ use crate::persistence::{lease, peering};
 /// The field manager of the changes.
 const MANAGER: &str = "kopfd-uninstall";
 
-/// The pause between looks at what is awaited.
+/// The pause between checks of an awaited state.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Attempts to change an object that others change, too.
@@ -74,7 +74,7 @@ pub struct Uninstaller {
 }
 
 impl Uninstaller {
-    /// Looks at the kinds of the cluster.
+    /// Discovers the kinds of the cluster.
     ///
     /// # Errors
     /// If they cannot be read.

@@ -143,7 +143,7 @@ impl Breaker {
         *self == Self::default()
     }
 
-    /// Returns what the object was slowed down for, if it is.
+    /// Returns the reason why the object is slowed down, if it is.
     pub fn slowed(&self) -> Option<&Loop> {
         self.slowed.as_ref().map(|slowed| &slowed.description)
     }

@@ -1,4 +1,4 @@
-//! The losses of a new definition of a kind against the one in the cluster: versions, fields, or values that stored objects may have.
+//! Finds the parts of a definition in the cluster that a new one removes: versions, fields, or values that stored objects may have.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ const STRUCTURE: [&str; 3] = ["x-kubernetes-list-type", "x-kubernetes-list-map-k
 /// The key of schemas that keep unknown fields.
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Returns what a definition takes away from the existing one: the place, and the loss. Nothing means that each object that is stored, and
-/// each client, may go on as before.
+/// Returns the parts of the existing definition that a new one removes: the place, and the loss. An empty list means that all stored
+/// objects and all clients can go on as before.
 pub fn narrowings(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let scope = |definition: &Value| definition.pointer("/spec/scope").and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -89,7 +89,7 @@ impl On {
         matches!(self, Self::Daemon | Self::Timer)
     }
 
-    /// Returns the word for it, as in manifests.
+    /// Returns its name in manifests.
     pub fn word(self) -> &'static str {
         match self {
             Self::Create => "create",

@@ -1,4 +1,4 @@
-//! Which replica of an operator leads: what a replica does with the Lease as it was seen, by the rules of client-go.
+//! Which replica of an operator leads: the actions of a replica on the observed Lease, by the rules of client-go.
 //!
 //! ```text
 //!              nobody holds the Lease, or its holder has not renewed it for its duration
@@ -111,7 +111,7 @@ struct Observed {
     record: LeaseRecord,
     /// Since when it was not seen to change, by the monotonic clock.
     since: Duration,
-    /// Whether it was gone when it was looked at last.
+    /// Whether it was gone at the last observation.
     is_gone: bool,
 }
 
@@ -150,7 +150,7 @@ impl Candidate {
         self.timing
     }
 
-    /// Returns what the Lease said last, if there was one.
+    /// Returns the last observed contents of the Lease, if there was one.
     pub fn record(&self) -> Option<&LeaseRecord> {
         self.observed.as_ref().map(|observed| &observed.record)
     }
@@ -188,7 +188,8 @@ impl Candidate {
         }
     }
 
-    /// Returns what the Lease says when this replica takes it at a time of its clock. A replica that still holds it keeps its history.
+    /// Returns the contents of the Lease when this replica takes it at a time of its clock. A replica that still holds it keeps its
+    /// history.
     pub fn claim(&self, now: Timestamp) -> LeaseRecord {
         let before = self.observed.as_ref().filter(|observed| !observed.is_gone).map(|observed| &observed.record);
         let (acquired_at, transitions) = match before {

@@ -30,7 +30,7 @@ pub enum Verdict {
     },
     /// It failed in some other way.
     Failed {
-        /// The text of the error, for records and for users who look at the object.
+        /// The text of the error, for records and for users who read the object.
         text: String,
         /// The text for the log if `text` is empty.
         representation: String,

@@ -100,7 +100,7 @@ impl CronSchedule {
             return None;
         }
         let mut width = SEARCHED;
-        // The search looks at short times first: there may be millions of ticks.
+        // The search tries short times first: there may be millions of ticks.
         loop {
             let from = until.checked_sub(width).unwrap_or(Timestamp::MIN).max(after);
             let found = std::iter::successors(self.ticks.next_after(from), |tick| self.ticks.next_after(*tick));

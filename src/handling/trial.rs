@@ -183,7 +183,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Returns the word for it, as in the settings.
+    /// Returns its name in the settings.
     pub fn word(self) -> &'static str {
         match self {
             Self::Errors => "errors",
@@ -208,7 +208,7 @@ fn errors(limits: &TrialLimits, old: &SideCounts, new: &SideCounts) -> Option<Fa
     let is_above = if factor * before < 1.0 {
         after > factor * before
     } else {
-        // No rate is that high: what is left of the calls that succeed is compared.
+        // No rate is that high: the rates of successful calls are compared.
         // As products of whole numbers, since quotients are not exact.
         let left = (new.calls - new.errors) * old.calls;
         let left_before = (old.calls - old.errors) * new.calls;

@@ -21,7 +21,7 @@ pub(super) const API_VERSION: &str = "kopfd.dev/v1";
 /// The `kind` of manifests.
 pub(super) const KIND: &str = "Operator";
 
-/// The parts of the spec that make an operator do something.
+/// The parts of the spec of which an operator needs at least one to have an effect.
 const WORK: [&str; 4] = ["resources", "activities", "schedules", "hooks"];
 
 /// Tells whether a document is the manifest of an operator.
@@ -191,7 +191,7 @@ impl OperatorBuilder<'_> {
         });
     }
 
-    /// Only a listener that asks for certificates gets to know them. A startup activity may set one.
+    /// Only a listener that asks for certificates receives them. A startup activity may set one.
     fn check_hook_server(&self, fields: &Fields<'_>) {
         let needs = |hook: &Hook| hook.checks.iter().any(|check| matches!(check, Check::Certificate { .. }));
         let may_be_set = self.operator.activities.iter().any(|activity| activity.moment == super::operator::Moment::Startup);

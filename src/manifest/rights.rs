@@ -53,7 +53,7 @@ pub struct Needs {
     pub unresolved: Vec<Diagnostic>,
 }
 
-/// Returns what an operator needs. `known` has the kinds of the cluster, as far as they are known.
+/// Returns the rights that an operator needs. `known` has the kinds of the cluster, as far as they are known.
 pub fn needs(operator: &Operator, known: &[Resource], circumstances: &Circumstances) -> Needs {
     let mut collector = Collector { operator, known, found: Needs::default(), told: BTreeSet::new() };
     collector.engine(circumstances);

@@ -1,6 +1,6 @@
 //! Secrets in texts: objects, differences and messages are shown without the values of Secrets.
 //!
-//! Known are the values of an object at hand. What a script copies elsewhere is not followed.
+//! Known are the values of an object at hand. Values that a script copies elsewhere are not followed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

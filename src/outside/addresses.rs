@@ -1,7 +1,7 @@
 //! Which network addresses a name may stand for.
 //!
-//! A name that stands for an address of the machine, of its link, or of the API server would let the owner of the name reach what the
-//! manifest does not name: such addresses need an entry of their own.
+//! A name that stands for an address of the machine, of its link, or of the API server would let the owner of the name reach servers that
+//! the manifest does not name: such addresses need an entry of their own.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -52,7 +52,7 @@ impl ApiServerNames {
 
 const LOOPBACK: &str = "an address of the machine itself";
 
-/// Returns what an address is, if it is not an ordinary one.
+/// Returns the kind of an address, if it is not an ordinary one.
 fn special(address: IpAddr) -> Option<&'static str> {
     if METADATA.contains(&address) {
         return Some("an address of the cloud's metadata");

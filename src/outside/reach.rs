@@ -55,7 +55,7 @@ pub(super) async fn found(host: &str, resolver: &dyn Resolver) -> Result<Vec<IpA
     if found.is_empty() { Err(Unreachable::Failed(format!("{host} has no address"))) } else { Ok(found) }
 }
 
-/// Returns what is known about the API server. If its name cannot be resolved, no connection is made to it either.
+/// Returns the known addresses and names of the API server. If its name cannot be resolved, no connection is made to it either.
 async fn names_of(api_server: &ApiServer, host: &str, resolver: &dyn Resolver) -> ApiServerNames {
     let mut known = ApiServerNames::default();
     let own = Url::parse(&api_server()).ok().and_then(|url| url.host_str().map(str::to_owned));

@@ -195,7 +195,7 @@ fn values(package: &Package) -> String {
     )
 }
 
-/// Returns templates that refuse what the package is not made for.
+/// Returns templates that refuse uses that the package does not support.
 fn guards(package: &Package) -> String {
     let mut text = String::new();
     let mut refuse = |condition: &str, problem: &str| {

@@ -9,7 +9,7 @@ use super::package::RELEASE_NAMESPACE;
 /// Begins a text that is a template of Helm, and is written as it is.
 const TEMPLATE: char = '\u{1}';
 
-/// Words that YAML 1.1 reads as something else than texts.
+/// Words that YAML 1.1 does not read as strings.
 const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
 /// The program that reads the written text.

@@ -33,7 +33,7 @@ pub enum SecretForm {
 }
 
 impl SecretForm {
-    /// Returns the word in the settings.
+    /// Returns the value of the setting.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Values => "values",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::handling::leading::LeaseRecord;
 
-/// Reads what a Lease says. Missing and malformed fields count as empty, as in client-go.
+/// Reads the fields of a Lease. Missing and malformed fields count as empty, as in client-go.
 pub fn read(lease: &Value) -> LeaseRecord {
     let field = |key: &str| lease.get("spec").and_then(|spec| spec.get(key));
     let text = |key: &str| field(key).and_then(Value::as_str);
@@ -22,7 +22,7 @@ pub fn read(lease: &Value) -> LeaseRecord {
     }
 }
 
-/// Writes what a Lease says into an object; its other fields are kept.
+/// Writes the fields of a Lease into an object; its other fields are kept.
 pub fn write(record: &LeaseRecord, lease: &mut Value) {
     let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
     let fields = json!({

@@ -235,7 +235,7 @@ impl LiveEffects {
 
 /// The filling of a revision's indexes: from a list of all objects, and from the events that arrive meanwhile.
 ///
-/// An object with an event is not filled from the list: the state of the event is at least as new for those who read the indexes.
+/// An object with an event is not filled from the list: the state of the event is at least as new.
 pub struct Filling {
     /// The index handlers of the revision.
     handlers: Vec<Arc<Handler>>,
@@ -301,8 +301,8 @@ impl LiveEffects {
         }
     }
 
-    /// Indexes an object at an event of an earlier revision, in the indexes that it does not have. Failures are repeated by this revision at
-    /// the next event, and told then.
+    /// Indexes an object at an event of an earlier revision, in the indexes that it does not have. Failed calls are repeated by this
+    /// revision at the next event, and logged then.
     async fn follow(&self, event: IndexEvent<'_>, indexes: &[Arc<SharedIndex>]) {
         let Some(filling) = &self.filling else { return };
         let handlers = filling.handlers_of(&event.object.resource, |name| indexes.iter().any(|index| index.name() == name));

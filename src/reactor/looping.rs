@@ -1,4 +1,4 @@
-//! The recent cycles of an object: which events are those of the operator's own writes, and what the breaker makes of them.
+//! The recent cycles of an object: recognises the events of the operator's own writes, and passes them to the breaker.
 //!
 //! `handling::breaker` decides; the worker waits.
 
@@ -52,7 +52,7 @@ impl RecentCycles {
         self.0.as_ref().map(|state| &state.breaker)
     }
 
-    /// Records that a cycle begins, and returns what has triggered it.
+    /// Records that a cycle begins, and returns its trigger.
     pub fn begin(&mut self, begun: &Begun<'_>, threshold: Threshold, now: Timestamp) -> (Trigger, Option<Report>) {
         let Some(state) = &mut self.0 else { return (Trigger::Other, None) };
         if state.revision != begun.revision {
@@ -184,7 +184,7 @@ impl State {
     }
 }
 
-/// Returns what a cycle has done.
+/// Returns the effect of a cycle.
 fn effect(ended: &Ended, has_written: bool, is_at_rest: bool) -> Effect {
     let notes = &ended.notes;
     if ended.echo.is_some() {

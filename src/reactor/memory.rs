@@ -74,8 +74,8 @@ impl RetryState {
 }
 
 impl Memories {
-    /// Records an event of an object, and returns what is remembered of the object. Only the first event decides whether the object was
-    /// first seen in a list, and what the operator's memo was then.
+    /// Records an event of an object, and returns the remembered facts of the object. Only the first event decides whether the object was
+    /// first seen in a list, and which state of the operator's memo it begins with.
     pub fn notice(&self, uid: &str, by_listing: bool, operator_memo: impl FnOnce() -> Arc<OperatorMemo>) -> Noticed {
         let Table { entries, origins } = &mut *self.table.lock();
         if !entries.contains_key(uid) {

@@ -107,7 +107,7 @@ mod tests {
     use crate::wire::PartialMetadata;
     use serde_json::{Value, json};
 
-    /// A sink, and what it passes on.
+    /// A sink, and the state that it passes on.
     fn sink(subject: Subject) -> (ObservationSink, impl FnMut() -> Vec<String>) {
         let (sender, mut receiver) = mpsc::channel(QUEUE_CAPACITY);
         let taken = move || {

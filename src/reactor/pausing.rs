@@ -1,5 +1,5 @@
-//! The pause of an operator: its watches are closed, its timers and daemons are stopped, and its workers wait for nothing. What is queued or
-//! runs already goes on to its end.
+//! The pause of an operator: its watches are closed, its timers and daemons are stopped, and its workers wait for nothing. Queued events
+//! and running calls continue to their end.
 //!
 //! After the pause, the watches list their objects anew (`watching`): nothing is lost, since the state is on the objects.
 

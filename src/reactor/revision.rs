@@ -221,7 +221,7 @@ impl<W> KindRevisions<W> {
     }
 }
 
-/// Returns what a kind knows of the revisions. The newest one stays as it is known, if it is the same.
+/// Returns the current revisions of a kind. The newest one stays as it is known, if it is the same.
 fn follow<W>(revisions: &Revisions<W>, resource: &Arc<Resource>, known: Option<&Arc<Serving<W>>>, memories: &Memories) -> Known<W> {
     let serving = revisions.serving.read();
     let change = revisions.changes();

@@ -1,4 +1,4 @@
-//! The check of an operator's rights at its start: what is missing is logged in one list, with the rules to add.
+//! The check of an operator's rights at its start: missing rights are logged in one list, with the rules to add.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Limit of served namespaces that are checked.
 const MAX_NAMESPACES: usize = 20;
 
-/// Checks the rights of an operator, and logs what is missing. If that cannot be known, that is logged. `lease` is the name of the Lease
+/// Checks the rights of an operator, and logs the missing ones. If that cannot be known, that is logged. `lease` is the name of the Lease
 /// in the namespace of the credentials by which the replicas elect their leader.
 pub(super) async fn check(operator: Operator, client: Client, scope: Scope, lease: Option<String>) {
     let name = operator.name.clone();

@@ -74,7 +74,7 @@ pub(super) fn shown(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The ids of an operator's functions, with the words for what they are called for.
+/// The ids of an operator's functions, with the names of their causes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Functions(BTreeMap<String, Vec<&'static str>>);
 

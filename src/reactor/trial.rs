@@ -66,7 +66,7 @@ impl Trial {
         format!("revision {} of operator '{operator}' is on trial for {percent} % of the objects, for {time:?}", self.revision())
     }
 
-    /// Returns what is shown of the trial.
+    /// Returns the view of the trial for the status.
     pub(super) fn view(&self, now: Timestamp) -> TrialView {
         let status = TrialStatus {
             revision: self.revision().to_string(),
@@ -121,7 +121,7 @@ pub(super) enum TrialEnd {
 }
 
 impl TrialEnd {
-    /// Returns the word for the metric.
+    /// Returns the label value for the metric.
     pub(super) fn outcome(&self) -> &'static str {
         match self {
             Self::Promoted => "promoted",

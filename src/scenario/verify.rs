@@ -76,8 +76,8 @@ fn compare(observations: &impl Observations, expectation: &Expectation, answers:
     found
 }
 
-/// Compares what is there with what a step expects, with the answers to the expressions among the expectations. An expression that fails is a
-/// difference.
+/// Compares the actual state with the expectations of a step, with the answers to the expressions among these. An expression that fails is
+/// a difference.
 pub(super) async fn compared(
     observations: &impl Observations,
     spot: SourceSpan,

@@ -1,5 +1,5 @@
-//! Sends calls to the script threads, all calls of one object to the same thread. Below it: the threads, what a call does for its handler and its
-//! sub-handlers, and the loading of scripts.
+//! Sends calls to the script threads, all calls of one object to the same thread. Below it: the threads, the work of a call for its handler
+//! and its sub-handlers, and the loading of scripts.
 
 mod attempt;
 mod execution;

@@ -1,4 +1,4 @@
-//! The texts of an operator: its files, imports and templates, read once, and what is known of them before they are compiled.
+//! The texts of an operator: its files, imports and templates, read once, and the facts about them before they are compiled.
 
 pub(super) mod chain;
 pub mod digest;

@@ -1,7 +1,7 @@
 //! Credentials in texts: hides tokens, headers of `Authorization`, and passwords in addresses.
 //!
-//! A last protection for texts that others have written, such as errors of libraries and servers. What is known to be secret is not written
-//! into texts at all.
+//! A last protection for texts that others have written, such as errors of libraries and servers. Values that are known to be secret are
+//! not written into texts at all.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

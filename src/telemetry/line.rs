@@ -215,7 +215,7 @@ mod tests {
         assert!(coloured.ends_with("\u{1b}[2m[ns/p] \u{1b}[0m\u{1b}[33mHandler 'f' failed.\u{1b}[0m"), "{coloured:?}");
     }
 
-    /// Texts that would show or forge something else if they reached a terminal or a file as they are.
+    /// Texts that would forge other output if they reached a terminal or a file as they are.
     const HOSTILE: [&str; 14] = [
         "a\n[2024-02-29 12:34:56,789] kopfd.objects        [ERROR   ] forged",
         "a\r\nforged",

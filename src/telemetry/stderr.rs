@@ -38,8 +38,8 @@ pub fn start(notice: impl Fn(u64) -> String + Send + 'static) {
     }
 }
 
-/// Returns how to write to the stream without waiting. Pipes can be asked to accept what they have space for, since Linux 6.5; regular
-/// files have no reader to wait for. Terminals and sockets have none.
+/// Returns how to write to the stream without waiting. Pipes can be asked to accept as much as they have space for, since Linux 6.5;
+/// regular files have no reader to wait for. Terminals and sockets have none.
 fn write_at_once(stream: File) -> Option<WriteAtOnce> {
     let file_type = stream.metadata().ok()?.file_type();
     if file_type.is_fifo() {
@@ -80,7 +80,7 @@ pub fn write(lines: &str) {
     }
 }
 
-/// Writes the lines of each thread of a runtime together, whenever the thread has nothing else to do.
+/// Writes the lines of each thread of a runtime together, whenever the thread becomes idle.
 pub(crate) fn batch_lines_of(runtime: &mut tokio::runtime::Builder) {
     // Threads of blocking work never park this way, so they do not batch.
     runtime.on_thread_park(write_lines_of_this_thread);

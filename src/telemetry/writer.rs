@@ -54,9 +54,9 @@ pub struct Writer {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when there is something to write.
+    /// Notified when there are lines to write.
     arrived: Condvar,
-    /// Notified when the reader has taken something.
+    /// Notified when the reader has read from the stream.
     progressed: Condvar,
     /// Whether there are lines that the writer was not notified of.
     is_unannounced: AtomicBool,
@@ -107,7 +107,7 @@ impl Writer {
         }
     }
 
-    /// Writes the lines that the writer was not yet notified of, or notifies it of what the stream does not accept at once.
+    /// Writes the lines that the writer was not yet notified of, or notifies it of those that the stream does not accept at once.
     pub(crate) fn announce(&self) {
         if self.shared.is_unannounced.swap(false, Ordering::Relaxed) && !self.shared.write_pending_at_once() {
             self.shared.arrived.notify_one();
@@ -137,7 +137,7 @@ impl State {
 }
 
 impl Shared {
-    /// Writes what is pending without waiting. Returns whether that is all.
+    /// Writes the pending lines without waiting. Returns whether that is all.
     fn write_pending_at_once(&self) -> bool {
         let Some(write) = &self.write_at_once else { return false };
         let mut state = self.state.lock();
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(received.recv_timeout(Duration::from_secs(20)).unwrap(), "c\n");
     }
 
-    /// A writer whose stream accepts `accepted` bytes at once, and what is written at once and by its thread.
+    /// A writer whose stream accepts `accepted` bytes at once, and the texts that are written at once and by its thread.
     fn start_accepting(accepted: std::io::Result<usize>) -> (Writer, Receiver<String>, Receiver<String>) {
         let (sender, by_thread) = std::sync::mpsc::channel();
         let (at_once_sender, at_once) = std::sync::mpsc::channel();

@@ -28,7 +28,7 @@ fn pick<'t, T: Read<'t>>(mut text: serde_json::Deserializer<T>, picker: Picker<'
     Ok(picked)
 }
 
-/// Builds what a mapping has of the wanted fields. A value that is not a mapping is built as a whole.
+/// Builds the wanted fields that a mapping has. A value that is not a mapping is built as a whole.
 struct Picker<'w> {
     wanted: [Option<&'w Map<String, Value>>; 2],
 }

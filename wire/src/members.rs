@@ -12,7 +12,7 @@ use crate::text::Text;
 pub struct Members<'a>(Vec<(Text<'a>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Reads an object; `None` for other JSON, and for what is none.
+    /// Reads an object; `None` for other JSON, and for invalid JSON.
     pub fn of(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

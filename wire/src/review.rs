@@ -11,7 +11,7 @@ use crate::value;
 /// The path of the old object.
 const OLD: [&str; 2] = ["request", "oldObject"];
 
-/// A review whose old object is left as text: most webhooks do not look at it.
+/// A review whose old object is left as text: most webhooks do not use it.
 #[derive(Debug)]
 pub struct Review<'a> {
     /// The review without the old object.
@@ -28,7 +28,7 @@ impl<'a> Review<'a> {
     pub fn of(text: &'a [u8]) -> serde_json::Result<Self> {
         match Self::of_form(text) {
             Some(review) => Ok(review),
-            // Something else, or an error.
+            // Any other value, or an error.
             None => Ok(Self { value: value::parse(text)?, old: None }),
         }
     }

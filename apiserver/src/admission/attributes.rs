@@ -55,7 +55,7 @@ pub struct Attributes<'a> {
     pub authorizer: &'a Authorizer,
 }
 
-/// Decides whether a user is allowed to do something.
+/// Decides whether a user may perform an action.
 type Verdict = dyn Fn(&User, &access::Attributes) -> bool + Send + Sync;
 
 /// The authorizer.

@@ -1,4 +1,4 @@
-//! Texts of other people on terminals and in logs: shows characters that would change what a reader sees of the lines around them.
+//! Texts of other people on terminals and in logs: shows characters that would change how the lines around them are displayed.
 //!
 //! Such are line breaks, the control characters of ASCII (with escape and bell) and of Latin-1 (U+009B begins a sequence as escape and a bracket
 //! do), the line separators of Unicode, and the marks that reverse the direction of what follows them.

@@ -46,7 +46,7 @@ struct Interest {
     is_outdated: bool,
     /// The files that are being written: they were changed, and not closed.
     open: BTreeSet<PathBuf>,
-    /// When something has changed last.
+    /// The time of the last change.
     changed_at: Option<Instant>,
 }
 
@@ -132,9 +132,8 @@ impl Watch {
     }
 }
 
-/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` returns when something has changed last,
-/// and whether something is being written. A program that writes all the time, such as one with a log, does not wake the waiting task each
-/// time.
+/// Waits until nothing has changed for the quiet time, and nothing is being written. `activity` returns the time of the last change, and
+/// whether a file is being written. A program that writes all the time, such as one with a log, does not wake the waiting task each time.
 async fn quiet(hints: &mut mpsc::Receiver<()>, activity: impl Fn() -> (Option<Instant>, bool)) {
     let began = Instant::now();
     let end = began + MAX_WAIT;
@@ -226,7 +225,7 @@ fn log_error(problem: &notify::Error) {
 
 /// A path with its symbolic links.
 struct ResolvedPath {
-    /// The path, and what it is called without each of the links on the way.
+    /// The path, and its names with each of the links on the way resolved.
     names: Vec<PathBuf>,
     /// The directories and links on the way, and the path itself.
     way: BTreeSet<PathBuf>,

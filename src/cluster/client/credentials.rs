@@ -63,7 +63,7 @@ impl Credentials {
         Self { login, vault: RwLock::default(), renewal: Mutex::default(), failed: watch::Sender::new(None) }
     }
 
-    /// Returns the session of the last login, if there was one, without a look at its credentials.
+    /// Returns the session of the last login, if there was one, without a check of its credentials.
     pub(super) fn last(&self) -> Option<Session> {
         self.vault.read().session()
     }

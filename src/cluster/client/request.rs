@@ -84,7 +84,7 @@ impl Request {
         Self { content_type: Some(content_type), body: body.into(), ..self }
     }
 
-    /// Returns an error of the server without what the request writes into a Secret: servers and webhooks quote what they refuse.
+    /// Returns an error of the server without the values that the request writes into a Secret: servers and webhooks quote refused values.
     pub(super) fn without_secrets(&self, error: Error) -> Error {
         let (_, resource) = address::classify(&self.method, &self.path);
         match serde_json::from_slice(&self.body) {

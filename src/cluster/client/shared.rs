@@ -94,7 +94,7 @@ impl Shared {
         Some(date.duration_since(self.clock.now()).as_secs().max(0).unsigned_abs())
     }
 
-    /// Returns the pause before a repetition: that of the settings, or what the server asks for.
+    /// Returns the pause before a repetition: that of the settings, or of `Retry-After`.
     pub(super) fn pause(&self, backoff: Duration, failure: &Error) -> Duration {
         match failure.retry_after() {
             Some(asked) if asked > backoff || self.settings().networking.enforce_retry_after => asked,

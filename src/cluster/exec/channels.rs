@@ -132,7 +132,7 @@ async fn next(from: &mut SplitStream<WebSocketStream<Box<dyn Duplex>>>) -> Resul
 }
 
 impl Output {
-    /// Keeps what a command writes, up to the limit.
+    /// Keeps the output of a command, up to the limit.
     fn take(&mut self, channel: u8, piece: &[u8], limit: usize) -> Result<(), Problem> {
         let left = limit.saturating_sub(self.stdout.len() + self.stderr.len());
         let to = match channel {

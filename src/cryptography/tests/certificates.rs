@@ -91,7 +91,7 @@ fn requests_of_openssl_are_signed() {
     assert_eq!(verify(&certificate, None, &ca, &expected(Some("a.example.com"))), Ok(()));
     let read = details(&certificate).unwrap().remove(0);
     assert_eq!((read.common_name.as_deref(), &read.names[..]), (Some("of-openssl"), &["a.example.com".to_owned()][..]));
-    // What an operator says has precedence over what the sender asks for.
+    // The options of the operator have precedence over the request of the sender.
     let other = signed(&files.read("request"), &ca, &ca_key, &options("mine", &["b.example.com"]), days(1), [4; 16]).unwrap();
     assert_eq!(details(&other).unwrap()[0].names, ["b.example.com"]);
 }

@@ -39,7 +39,7 @@ struct Entry {
     running: Weak<Running>,
 }
 
-/// A server, with what it needs as long as it runs.
+/// A server, with the resources that it needs while it runs.
 struct Running {
     server: Server,
     /// The tunnel through which the API server reaches it.

@@ -1,4 +1,4 @@
-//! The daemons and timers of one object, and what they follow of it.
+//! The daemons and timers of one object, and the state of the object that they read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

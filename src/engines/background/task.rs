@@ -385,7 +385,7 @@ impl<W: Effects> Task<W> {
         }
     }
 
-    /// Returns the text of an error: servers may repeat what an object contains.
+    /// Returns the text of an error: servers may repeat contents of an object.
     fn described(&self, error: &Error) -> String {
         secret::hidden(&self.parts.live.get(), &chain(error)).into_owned()
     }

@@ -191,7 +191,7 @@ impl Pending {
         self.refuse((refused(413, "the body is too large\n"), HookOutcome::Invalid))
     }
 
-    /// Checks what can be checked without the body.
+    /// Performs the checks that do not need the body.
     ///
     /// # Errors
     /// The answer, if the request is refused.

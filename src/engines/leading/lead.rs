@@ -108,14 +108,14 @@ impl Lead {
         self.0.begun.subscribe()
     }
 
-    /// Begins to handle something in a term, unless it has ended. Without an election, there is nothing to count.
+    /// Begins a duty in a term, unless the term has ended. Without an election, there is nothing to count.
     pub fn enter(&self, term: Option<u64>) -> Option<Duty> {
         if !self.is_elected() {
             return term.map(|_| Duty(None));
         }
         self.0.duties.send_modify(|count| *count += 1);
         let duty = Duty(Some(Arc::clone(&self.0)));
-        // Asked after the count: who waits for the end of all duties sees this one.
+        // Asked after the count: waits for the end of all duties include this one.
         self.holds(term).then_some(duty)
     }
 
@@ -148,7 +148,7 @@ impl Lead {
         self.0.term.send_replace(None);
     }
 
-    /// Waits until nothing is handled.
+    /// Waits until all duties have ended.
     pub(super) async fn idle(&self) {
         let mut duties = self.0.duties.subscribe();
         // The sender is not dropped before this.
@@ -198,7 +198,7 @@ impl Fence for Lead {
     }
 }
 
-/// Something that is being handled in a term, until it is dropped.
+/// A duty in a term: work that belongs to it, until this is dropped.
 #[derive(Debug)]
 pub struct Duty(Option<Arc<Inner>>);
 

@@ -77,7 +77,7 @@ impl LeaseStore {
         self.send(Request::post(path).with_json("application/json", &object), limit).await
     }
 
-    /// Replaces what a Lease says, if it is still the stored one.
+    /// Replaces the contents of a Lease, if it is still the stored one.
     ///
     /// # Errors
     /// If the request fails: with the status 409 if it has changed.

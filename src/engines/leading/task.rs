@@ -17,7 +17,7 @@ use crate::telemetry::OperatorMetrics;
 /// Time limit of the last request, which gives the Lease away.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The interval of warnings while something of an ended term still runs.
+/// The interval of warnings while work of an ended term still runs.
 const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The dependencies of an election that its operator provides.
@@ -182,7 +182,7 @@ impl Task {
     }
 
     fn begin(&mut self, renewed: Duration) {
-        // First what must be there for the events of the term.
+        // First the parts that the events of the term need.
         self.campaign.led.begin();
         self.campaign.lead.begin(renewed + self.candidate.timing().renew_deadline);
         self.announced = None;

@@ -15,7 +15,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Returns the role as a word.
+    /// Returns the name of the role.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Standby => "standby",
@@ -44,7 +44,7 @@ pub struct Seen {
 }
 
 impl LeadingView {
-    /// Returns what was seen last.
+    /// Returns the last observed state.
     pub fn get(&self) -> Seen {
         self.0.lock().clone()
     }

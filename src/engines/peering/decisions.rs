@@ -92,7 +92,7 @@ impl Decisions {
         }
     }
 
-    /// Waits until there is something to decide.
+    /// Waits until a decision is due.
     async fn wait(&mut self, mut next: Next) {
         loop {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Match conditions of filters: what a filter says about an object, as an expression in CEL that the API server evaluates.
+//! Match conditions of filters: the filters of an object as expressions in CEL, which the API server evaluates.
 //!
 //! The webhook checks its filters itself, too. So a condition may let requests through that the filter refuses, but never the other way round,
 //! and it must not fail for any object: a filter that has no such expression has no condition.

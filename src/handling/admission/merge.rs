@@ -11,8 +11,8 @@ pub fn apply(object: &mut Value, merge: &Map<String, Value>) {
     }
 }
 
-/// Returns what the changes of an object depend on: the values that they touch, and the names of the others beside those, with null for their
-/// values. The changes of this part are the changes of the whole object.
+/// Returns the inputs of the changes of an object: the values that they touch, and the names of the others beside those, with null for
+/// their values. The changes of this part are the changes of the whole object.
 pub fn touched(object: &Value, merge: &Map<String, Value>) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let part = |(name, value): (&String, &Value)| {

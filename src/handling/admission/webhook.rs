@@ -40,7 +40,7 @@ pub enum SideEffects {
 }
 
 impl Webhook {
-    /// Returns the word for it in manifests.
+    /// Returns its name in manifests.
     pub fn word(&self) -> &'static str {
         if self.is_mutating { "mutate" } else { "validate" }
     }

@@ -33,7 +33,7 @@ pub struct Chain {
 /// The reason why an object cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// The review has something else than an object of the kind.
+    /// The review has a value that is no object of the kind.
     #[error("the review has an object without {0}")]
     Malformed(&'static str),
     /// The object and the wanted version have different groups.
@@ -42,7 +42,7 @@ pub enum ChainError {
         /// The version of the object.
         from: String,
     },
-    /// The function has returned something else than an object.
+    /// The function has returned a value that is no object.
     #[error("the function has returned {0} instead of the object")]
     NoObject(&'static str),
     /// The returned object has no version.
@@ -119,7 +119,7 @@ impl Chain {
         self.passed.last().is_some_and(|version| **version != *self.wanted).then_some(&self.current)
     }
 
-    /// Takes over what the function has returned for the object.
+    /// Takes over the result of the function for the object.
     ///
     /// # Errors
     /// If it is no acceptable object, or does not lead to the wanted version.

@@ -43,7 +43,7 @@ pub fn name_of(kind: &Resource) -> String {
 
 /// Returns the patch that has the API server convert by the operator. Other parts of the definition stay.
 pub fn patch(client_config: &Value) -> Value {
-    // What the configuration does not have must not stay from another one.
+    // Fields that the configuration does not have must not stay from another one.
     let mut config = Map::from_iter(["url", "service", "caBundle"].map(|key| (key.to_owned(), Value::Null)));
     config.extend(client_config.as_object().cloned().unwrap_or_default());
     if let Some(service) = config.get_mut("service").and_then(Value::as_object_mut) {

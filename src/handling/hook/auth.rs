@@ -106,7 +106,7 @@ impl Check {
 }
 
 impl Algorithm {
-    /// Returns the word in manifests.
+    /// Returns the name in manifests.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",

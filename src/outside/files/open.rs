@@ -78,7 +78,7 @@ impl<'a> Confined<'a> {
         if literal == parts.len() {
             return Ok(base);
         }
-        // Relative to what is open, so that no directory is exchanged meanwhile.
+        // Relative to the open directory, so that no directory is exchanged meanwhile.
         let opened = Opened::at(base.fd.as_fd(), &relative(&parts[literal..])).map_err(|error| refused(&error))?;
         let confining = parts.len().min(self.confining);
         let real = base.real.join(relative(&parts[literal..confining]));
@@ -107,7 +107,7 @@ impl Opened {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Opens for reading what was opened, whatever its path leads to by now.
+    /// Opens the same file for reading, even if its path leads to another one by now.
     pub(super) fn reopened(&self) -> io::Result<File> {
         File::open(link_of(&self.fd))
     }

@@ -6,7 +6,7 @@ use crate::script::outside::files::{FileError, FileFailure, FilePath, Part};
 /// Limit of the depth of directories that `**` stands for.
 const MAX_DEPTH: usize = 32;
 
-/// Limit of the names that one walk looks at, for each file that it may find.
+/// Limit of the names that one walk visits, for each file that it may find.
 const NAMES_PER_FILE: usize = 10;
 
 /// Returns the readable files that match a pattern.
@@ -23,7 +23,7 @@ struct Walk<'a> {
     confined: &'a Confined<'a>,
     found: Vec<FilePath>,
     limit: usize,
-    /// How many names may still be looked at.
+    /// The number of names that may still be visited.
     names: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The group of processes of a run: the program and what it has started. It is killed and reaped as a whole.
+//! The group of processes of a run: the program and its descendants. It is killed and reaped as a whole.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The groups of all running programs, with their private directories.
 static RUNNING: Mutex<BTreeMap<i32, String>> = Mutex::new(BTreeMap::new());
 
-/// Kills all running programs and removes their directories, before the process ends without dropping what it has.
+/// Kills all running programs and removes their directories, before the process ends without dropping its values.
 pub fn end_all() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for (id, directory) in running {

@@ -32,7 +32,7 @@ impl Output {
 
     /// Reads both pipes to their ends. Beyond the limit nothing is kept.
     ///
-    /// *Cancel safety*: what was read is kept.
+    /// *Cancel safety*: the read part is kept.
     ///
     /// # Errors
     /// Those of the system.

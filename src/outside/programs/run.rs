@@ -34,7 +34,7 @@ impl Running {
         &mut self.parts.as_mut().expect("the parts are there until the end").0
     }
 
-    /// Takes everything, and returns the blocking work that ends it. Before the directory is removed, something can be read in it.
+    /// Takes everything, and returns the blocking work that ends it. Before the directory is removed, files can be read in it.
     fn take<T: 'static>(&mut self, read: impl FnOnce(&Directory) -> T + Send + 'static) -> Option<Box<dyn FnOnce() -> T + Send>> {
         let (group, directory) = self.parts.take()?;
         let place = self.place.take();
@@ -65,7 +65,7 @@ impl Drop for Running {
 
 /// Runs a program in one of the places.
 ///
-/// *Cancel safety*: dropping the future kills the program and what it has started.
+/// *Cancel safety*: dropping the future kills the program and its descendants.
 ///
 /// # Errors
 /// If it cannot be started, or exceeds its limits.
@@ -130,7 +130,7 @@ async fn communicate(
             }
         }
     }
-    // What the program has started ends with it, and cannot keep the pipes open.
+    // Descendants of the program end with it, and cannot keep the pipes open.
     group.kill();
     let mut drained = timeout(FIRST_DRAIN, output.read(&mut pipes, limit)).await;
     if drained.is_err() {

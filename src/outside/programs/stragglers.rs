@@ -3,7 +3,7 @@
 
 use rustix::process::Pid;
 
-/// Limit of the looks at all processes: one may start others while it is being looked for.
+/// Limit of the searches among all processes: one may start others while it is being looked for.
 #[cfg(target_os = "linux")]
 const LOOKS: usize = 10;
 
@@ -32,7 +32,7 @@ fn processes() -> impl Iterator<Item = Pid> {
 #[cfg(target_os = "linux")]
 fn kill_if_of(directory: &str, id: Pid) -> bool {
     use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-    // First the descriptor, so that what is killed is what was looked at.
+    // First the descriptor, so that the killed process is the checked one.
     let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return false };
     let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else { return false };
     let is_of_run = memchr::memmem::find(&environment, directory.as_bytes()).is_some();

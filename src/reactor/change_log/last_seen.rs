@@ -1,4 +1,4 @@
-//! The last seen state of an object, and what the operator has written since, so that its own writes are not taken for changes by others.
+//! The last seen state of an object, and the operator's writes since then, so that these are not taken for changes by others.
 
 use serde_json::{Map, Value};
 

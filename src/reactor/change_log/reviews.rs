@@ -7,7 +7,7 @@ use crate::handling::admission::Judged;
 use crate::object::{Body, secret};
 use crate::script::interface::subject::ReviewRequest;
 
-/// Returns what has become of a request, without the values of a Secret.
+/// Describes the outcome of a reviewed request, without the values of a Secret.
 pub(super) fn line(body: &Body, request: &ReviewRequest, judged: &Judged) -> String {
     let kind = body.get("kind").and_then(Value::as_str).unwrap_or("object");
     let of = request.subresource.as_ref().map(|subresource| format!("the {subresource} of ")).unwrap_or_default();
@@ -27,7 +27,7 @@ pub(super) fn line(body: &Body, request: &ReviewRequest, judged: &Judged) -> Str
     format!("┌ {operation} of {of}the {kind}{dry_run} {judgement}{changed}{warnings}")
 }
 
-/// Returns what has become of a conversion review.
+/// Returns the result of a conversion review.
 pub(super) fn conversion(handler: &Handler, wanted: &str, objects: usize, failure: Option<&str>) -> String {
     let noun = if objects == 1 { "object" } else { "objects" };
     let title = handler.title();

@@ -52,7 +52,7 @@ impl FoundKinds {
         self.purposes = Purposes { peering, ..purposes_of(handlers, webhooks) };
     }
 
-    /// Forgets what was found, since it is looked for by other purposes from now on.
+    /// Forgets the found kinds, since the purposes have changed.
     pub(super) fn forget(&mut self) {
         self.found = Insights::default();
     }
@@ -67,7 +67,7 @@ impl FoundKinds {
         &self.served.watched
     }
 
-    /// Returns what was found for the purposes of the operator alone.
+    /// Returns the kinds that were found for the purposes of the operator alone.
     pub(super) fn found(&self) -> &Insights {
         &self.found
     }

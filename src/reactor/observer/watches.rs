@@ -28,7 +28,7 @@ const TOUCHES: usize = 16;
 /// The stop reason of a watch whose kind or namespace is gone: its objects are forgotten.
 const REASON_GONE: &str = "it is gone";
 
-/// The stop reason of a watch whose kind is served anew: the next watch gets to know its objects.
+/// The stop reason of a watch whose kind is served anew: the next watch gets the list of its objects.
 const REASON_CHANGED: &str = "the kind has changed";
 
 /// A running watch of an operator's kind.

@@ -65,7 +65,7 @@ impl Loaded {
         std::mem::replace(&mut self.revision, revision.to_owned())
     }
 
-    /// Returns the settings of a new revision: those of its manifest, with what the startup functions have assigned.
+    /// Returns the settings of a new revision: those of its manifest, with the values that the startup functions have assigned.
     ///
     /// # Errors
     /// The mistakes, if they do not fit together.

@@ -57,8 +57,8 @@ impl Reloader {
 }
 
 impl Reloads {
-    /// Answers all requests while the operator starts with a revision; never ends. Another revision cannot take effect, since what the
-    /// startup functions have done may belong to the old files.
+    /// Answers all requests while the operator starts with a revision; never ends. Another revision cannot take effect, since the effects
+    /// of the startup functions may belong to the old files.
     pub(crate) async fn answer_at_start(&mut self, revision: &str) -> ! {
         while let Some(Request { operator, reply, .. }) = self.0.recv().await {
             let answer = match operator.program() {
@@ -96,11 +96,11 @@ pub(crate) trait Revising {
     /// Reloads it, unless the revision is outdated before it takes effect.
     async fn reload(&mut self, operator: Operator, earlier: Precedence, outdated: &Stop) -> Result<Reloaded, ReloadError>;
 
-    /// Waits until there is something to do between reloads; never ends if there is nothing.
+    /// Waits until work is due between reloads; never ends if there is none.
     ///
     /// *Cancel safety*: the wait may be dropped and begun again.
     async fn due(&self);
 
-    /// Does what is due.
+    /// Does the work that is due.
     async fn act(&mut self);
 }

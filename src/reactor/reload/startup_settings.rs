@@ -24,7 +24,7 @@ impl StartupSettings {
         Self { at_start, assigned }
     }
 
-    /// Returns declared settings with what the startup functions have assigned.
+    /// Returns declared settings with the values that the startup functions have assigned.
     ///
     /// # Errors
     /// The mistakes, if they do not fit together.

@@ -80,7 +80,7 @@ impl<R: AsyncFn(&str) -> bool> Converter<'_, R> {
         Ok(differences)
     }
 
-    /// Returns what is wrong with the conversion of an object and back, with the object.
+    /// Returns the mistake in the conversion of an object and back, with the object.
     async fn round_trip(&self, from: &ServedKind, to: &ServedKind, object: &Value, ignored: &[String]) -> Option<String> {
         let (here, there) = (from.kind.api_version(), to.kind.api_version());
         let with_object = |text: String, more: &[(&str, &Value)]| {
@@ -227,7 +227,7 @@ fn mismatches(pattern: &Pattern, value: &Value, answers: &mut Answers) -> Vec<Di
     mismatches.into_iter().map(difference).collect()
 }
 
-/// Returns the reason in a message: what the operator says about one object, or the whole message.
+/// Returns the reason in a message: the operator's text about one object, or the whole message.
 fn reason(message: &str) -> String {
     let own = message.split_once(CANNOT).and_then(|(_, rest)| rest.split_once(": "));
     own.map_or(message, |(_, reason)| reason).to_owned()

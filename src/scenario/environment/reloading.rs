@@ -70,7 +70,7 @@ impl Environment {
         self.start().await
     }
 
-    /// Grants the operators what they need, if they have only that.
+    /// Grants the operators the derived rights, if they have only these.
     pub(super) async fn grant(&self, operators: &[Operator]) -> Result<(), String> {
         if self.scenario.has_derived_rights { rights::grant(&self.api, operators, &self.scenario).await } else { Ok(()) }
     }

@@ -244,7 +244,7 @@ impl BackgroundChecks {
 }
 
 impl ObjectTasks {
-    /// Returns what is wrong with a start.
+    /// Returns the mistake in a start, if there is one.
     fn started(&self, id: &str, body: &Body) -> Option<String> {
         let subject = &self.subject;
         if self.running.contains_key(id) {
@@ -266,7 +266,7 @@ impl ObjectTasks {
 }
 
 impl RunningTask {
-    /// Notes the start of a call. Returns what is wrong with it.
+    /// Notes the start of a call. Returns the mistake in it, if there is one.
     fn called(&mut self, id: &str, subject: &Subject, retry: u64, now: Timestamp, changed_at: Timestamp) -> Vec<String> {
         if let Some(stage) = self.stage {
             return vec![format!("`{id}` was called for {subject}, though its stop was at the stage {stage:?}")];
@@ -277,7 +277,7 @@ impl RunningTask {
         second.into_iter().chain(misplaced.map(|why| format!("`{id}` was called for {subject} at {now}, {why}"))).collect()
     }
 
-    /// Returns what it should have done before this time, unless it was asked to stop.
+    /// Returns the action that was due before this time, unless it was asked to stop.
     fn overdue(&self, id: &str, subject: &Subject, now: Timestamp, changed_at: Timestamp) -> Option<String> {
         let overdue = self.firings.overdue(now, changed_at).filter(|_| self.stage.is_none())?;
         Some(format!("`{id}` {overdue}, for {subject} at {now}"))

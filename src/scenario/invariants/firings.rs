@@ -68,7 +68,7 @@ impl Firings {
         };
     }
 
-    /// Notes the start of a call. The object has last changed at `changed_at`. Returns what is wrong with it.
+    /// Notes the start of a call. The object has last changed at `changed_at`. Returns the mistake in it, if there is one.
     pub(super) fn called(&mut self, retry: u64, now: Timestamp, changed_at: Timestamp) -> Option<String> {
         let due = self.due(changed_at);
         let expected = std::mem::replace(&mut self.retry, retry);

@@ -1,4 +1,4 @@
-//! The rules of pauses: what was received or runs at their beginning goes on to its end, and nothing else begins.
+//! The rules of pauses: received events and running calls at their beginning go on to their end, and nothing else begins.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -125,7 +125,7 @@ impl ScheduleChecks {
         }
     }
 
-    /// Checks at the end that no tick is lost, and that what must be remembered is stored.
+    /// Checks at the end that no tick is lost, and that the state to be remembered is stored.
     pub(super) fn verify(&self, known: impl Fn(&Key) -> Known) -> Vec<String> {
         let verify = |(key, observed): (&Key, &Observed)| {
             let (id, Known { now, done_until }) = (&key.1, known(key));
@@ -175,7 +175,7 @@ impl Observed {
             return Some(format!("`{id}` was called for {tick}, before its start"));
         }
         let due = self.due(known.now);
-        // A tick after the start may have come before what is stored was read.
+        // A tick after the start may have come before the stored state was read.
         let is_lost = if self.last.is_some() { due != Some(tick) } else { due.is_none_or(|due| tick > due) };
         is_lost.then(|| format!("`{id}` was called for {tick}, though {} was due", due.unwrap_or(tick)))
     }

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-/// The stubs of one kind in one run, with what is left of each.
+/// The stubs of one kind in one run, with the remaining calls of each.
 pub(super) struct CountedStubs<Stub> {
     stubs: Vec<Stub>,
     /// How many calls each stub still answers; `None` for any number.

@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// Headers that differ each time, or are secrets of the session.
 const LEFT_OUT: [&str; 6] = ["connection", "content-length", "date", "set-cookie", "transfer-encoding", "keep-alive"];
 
-/// A file, and what it contains.
+/// A file and its contents.
 #[derive(Debug, Clone)]
 pub(super) struct Recording {
     pub file: PathBuf,

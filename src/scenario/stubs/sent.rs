@@ -38,7 +38,7 @@ impl SentRequest {
         Some(sent)
     }
 
-    /// Returns what a request has not, or has otherwise.
+    /// Returns the differences of a request from the required headers and body.
     pub(super) fn mismatches(&self, request: &HttpRequest) -> Vec<Mismatch> {
         let mut found = Vec::new();
         let mut compare = |pattern: &Pattern, value: Option<&Value>, path: &str| {

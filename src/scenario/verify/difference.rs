@@ -38,7 +38,7 @@ impl Difference {
     }
 }
 
-/// Returns the difference of a mismatch, which may show something else than the value that was found.
+/// Returns the difference of a mismatch, which may show another value than the found one.
 pub(super) fn of_mismatch(subject: &str, mismatch: Mismatch, hidden: Option<Value>) -> Difference {
     let Mismatch { path, spot, wanted, found, is_plain } = mismatch;
     let found_text = hidden.as_ref().or(found.as_ref()).map_or_else(|| "nothing".to_owned(), shown);

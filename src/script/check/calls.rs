@@ -22,7 +22,7 @@ mod walk;
 use value::Values;
 use walk::Analysis;
 
-/// Returns what the code of a declaration does. `inlines` has the compiled inline code of bindings, by their numbers.
+/// Returns the requests and effects of a declaration's code. `inlines` has the compiled inline code of bindings, by their numbers.
 pub(super) fn find<'a>(declaration: &'a Declaration, program: &'a Program, inlines: &[(usize, &'a Code)]) -> Calls {
     let codes = program.files().chain(inlines.iter().map(|(_, code)| *code)).collect();
     let mut analysis = Analysis::new(program, &declaration.root, codes);

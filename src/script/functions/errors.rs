@@ -7,7 +7,7 @@ use crate::script::language::convert;
 use crate::script::values::script_error::{Failure, Meaning, REJECTED};
 use crate::script::values::time;
 
-/// Registers `temporary`, `permanent`, `reject`, and the properties of what can be caught.
+/// Registers `temporary`, `permanent`, `reject`, and the properties of errors that can be caught.
 pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<Failure>("Failure");
     engine.register_indexer_get(property);

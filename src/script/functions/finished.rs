@@ -60,7 +60,7 @@ pub(super) fn bytes(bytes: &[u8]) -> Dynamic {
 /// Returns the error that scripts catch.
 ///
 /// # Errors
-/// If what the command has written is too large.
+/// If the output of the command is too large.
 pub(super) fn failed(error: ProgramError) -> Result<Failure, Thrown> {
     let ProgramError { reason, message, stdout, stderr } = &error;
     bounded::reserve((stdout.len() + stderr.len()).saturating_mul(2))?;

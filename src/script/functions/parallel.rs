@@ -21,7 +21,7 @@ const NAME: &str = "parallel";
 /// How many functions run at once by default.
 const DEFAULT_LIMIT: usize = 8;
 
-/// The work for one function before it begins, as bytes that are looked at.
+/// The work for one function before it begins, as a number of processed bytes.
 const WORK_PER_FUNCTION: usize = 256;
 
 /// Registers `parallel`.

@@ -44,7 +44,7 @@ pub(super) fn four(module: &mut Module, name: &str, function: fn(&Native<'_>, &[
 pub(super) struct Pace(usize);
 
 impl Pace {
-    /// Counts work, as bytes that are looked at.
+    /// Counts work, as a number of processed bytes.
     ///
     /// # Errors
     /// If the call must end.
@@ -100,7 +100,7 @@ pub(super) fn unreadable(function: &str, what: impl std::fmt::Display) -> Thrown
 /// Returns an integer argument that is not negative.
 ///
 /// # Errors
-/// If it is something else.
+/// If it has another type.
 pub(super) fn count(function: &str, what: &str, value: &Dynamic) -> Result<usize, Thrown> {
     let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok());
     number.ok_or_else(|| wrong(function, format!("{what} must be an integer that is not negative, not {}", shown(value))))

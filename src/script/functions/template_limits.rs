@@ -12,7 +12,7 @@ use crate::script::runtime::progress_hook;
 /// Limit of widths and counts in arguments of filters.
 const MAX_WIDTH: usize = 100_000;
 
-/// The nesting of values that is looked at.
+/// The nesting of values that is checked.
 pub(super) const MAX_NESTING: usize = 128;
 
 /// The memory of an item of a list besides its text.

@@ -1,4 +1,4 @@
-//! The declarations of an operator for the script host: its code, the purposes, and what is allowed.
+//! The declarations of an operator for the script host: its code, its purposes, and its permissions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

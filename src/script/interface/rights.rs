@@ -11,7 +11,7 @@ use crate::object::{Resource, Selector};
 /// The verbs of all requests.
 const EVERY: &str = "*";
 
-/// A rule of `allow.k8s`: what scripts may do beyond what is seen in the code.
+/// A rule of `allow.k8s`: the permissions of scripts beyond those derived from the code.
 #[derive(Debug, Clone)]
 pub struct AllowedRule {
     /// The verbs; `*` stands for all.
@@ -137,7 +137,7 @@ struct Seen {
 }
 
 impl Permissions {
-    /// Returns the permissions for what is seen and declared.
+    /// Returns the permissions of derived and declared requests.
     pub(crate) fn of(calls: &Calls, declared: &[AllowedRule]) -> Self {
         let seen = calls.accesses.iter().filter_map(|access| {
             let Access { function, kind, names, namespace, .. } = access;

@@ -9,7 +9,7 @@ use crate::script::language::properties;
 use crate::script::runtime::context::Context;
 use crate::script::runtime::function::{self, Ended, Function};
 
-/// Runs the top level of a file, and returns what it exports.
+/// Runs the top level of a file, and returns its exports.
 ///
 /// The interpreter remembers which function a name means, and does not forget it where a function of another file begins. So the functions of
 /// a module are native ones, which begin with nothing remembered: otherwise a call in one file could reach a function of another one.
@@ -18,7 +18,7 @@ pub(crate) fn module_of(engine: &Engine, file: &AST, tag: Dynamic, level: usize)
     let mut state = function::run_top_level(engine, file, tag, level, &mut scope)?;
     properties::add(&mut state, file);
     let state = Rc::new(state);
-    // What is exported is marked in the scope.
+    // Exports are marked in the scope.
     let mut module = Module::eval_ast_as_new_raw(engine, &mut scope, &mut engine.new_global_runtime_state(), &AST::empty())?;
     for (name, imported) in state.scan_imports_raw() {
         module.set_sub_module(name.clone(), Shared::clone(imported));

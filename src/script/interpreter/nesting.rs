@@ -2,7 +2,7 @@
 //! that nests a value again and again would overflow its stack. The sizes of maps are checked together with it.
 //!
 //! Nesting takes memory, and a script that nests a variable has to read it: whenever it has allocated some memory and reads a variable, the
-//! variables of its function are looked at.
+//! variables of its function are checked.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -45,9 +45,9 @@ pub(crate) fn check(context: &EvalContext<'_, '_, '_, '_, '_, '_>) -> Result<(),
     Err(fiber::with_budget(end).expect("the check is due for a call"))
 }
 
-/// A look at the variables of a function.
+/// A check of the variables of a function.
 struct Look {
-    /// The captured variables with the levels that were looked at. One is looked at again only if more levels lead to it. One that contains
+    /// The captured variables with the levels that were checked. One is checked again only if more levels lead to it. One that contains
     /// itself is a cycle, through which nothing recurses.
     seen: HashMap<*const Dynamic, usize>,
     /// Limit of the entries of a map, with those of the maps in it; 0 is none.
@@ -66,7 +66,7 @@ impl Look {
             if self.seen.get(&variable).is_some_and(|known| *known <= levels) {
                 return None;
             }
-            // While it is looked at, no number of levels leads into it again.
+            // While it is checked, no number of levels leads into it again.
             self.seen.insert(variable, 0);
             let exceeded = self.exceeded_inside(&inner, levels, &mut 0);
             self.seen.insert(variable, levels);

@@ -83,7 +83,7 @@ impl PatchHandle {
         self.place.as_ref().is_none_or(|place| place.level < MAX_NESTING)
     }
 
-    /// Looks at the value, if there is one.
+    /// Calls a function with the value, if there is one.
     pub(crate) fn look<T>(&self, look: impl FnOnce(Option<&Value>) -> T) -> T {
         let patch = self.patch.borrow();
         match &self.place {

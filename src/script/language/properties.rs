@@ -9,7 +9,7 @@ use rhai::{AST, ASTNode, Dynamic, EvalAltResult, Expr, FuncRegistration, GlobalR
 use super::patch_handle::PatchHandle;
 use super::view::View;
 
-/// Adds the getters and setters of the properties in a script to the state of its functions. They do what the indexers do.
+/// Adds the getters and setters of the properties in a script to the state of its functions. They behave as the indexers do.
 pub(crate) fn add(global: &mut GlobalRuntimeState, script: &AST) {
     let mut names = BTreeSet::new();
     script.walk(&mut |path: &[ASTNode<'_>]| {

@@ -102,7 +102,7 @@ mod tests {
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
         memory.change(100, 0);
         assert!(first.now_or_never().is_some());
-        // The memory is used again before the second one looks at it.
+        // The memory is used again before the second one checks it.
         memory.change(0, 100);
         assert!((&mut second).now_or_never().is_none());
         assert_eq!(memory.waiting(), 1);

@@ -21,7 +21,7 @@ pub enum AllowedClusters {
 
 /// Knows the addresses that a name may not stand for.
 pub trait AddressRule: Send + Sync {
-    /// Returns what an address is, unless it is an ordinary one, or granted.
+    /// Returns the kind of an address, unless it is an ordinary one, or granted.
     fn refusal(&self, name: &str, address: IpAddr, grants: &Grants) -> Option<&'static str>;
 }
 
@@ -43,7 +43,7 @@ impl ServerRule {
         Self { allowed, grants, addresses }
     }
 
-    /// Returns what is allowed.
+    /// Returns the allowed clusters.
     pub fn allowed(&self) -> &AllowedClusters {
         &self.allowed
     }

@@ -105,7 +105,7 @@ pub enum HttpProblem {
     Connect,
     /// The server, or the certificate of the client, is not accepted.
     Tls,
-    /// The connection ended, or what was received is no answer.
+    /// The connection ended, or the received data are no answer.
     Broken,
     /// The answer took too long.
     Timeout,

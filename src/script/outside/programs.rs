@@ -143,7 +143,7 @@ pub enum ProgramFailure {
 }
 
 impl ProgramFailure {
-    /// Returns the word that scripts see.
+    /// Returns the name that scripts see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Failed => "Failed",

@@ -1,4 +1,4 @@
-//! Databases: what the manifest declares, and the interface that sends statements.
+//! Databases: the declarations of the manifest, and the interface that sends statements.
 
 mod database;
 mod error;

@@ -137,7 +137,7 @@ impl fmt::Write for Text {
 /// Returns the text of a JSON value; only its beginning, if the call may not hold more, and will be ended.
 pub(crate) fn json_text(value: &Value) -> String {
     let mut text = Text::default();
-    // What was written until an error is kept.
+    // Text that was written until an error is kept.
     let _ = serde_json::to_writer(&mut text, value);
     text.into_string()
 }

@@ -228,7 +228,7 @@ impl Context {
         &self.0.environment.outside
     }
 
-    /// Returns what the scripts may do in the cluster.
+    /// Returns the permissions of the scripts in the cluster.
     pub(crate) fn permissions(&self) -> &Permissions {
         &self.0.environment.permissions
     }

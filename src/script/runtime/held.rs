@@ -87,7 +87,7 @@ impl Held {
         self.updates.get() > 0
     }
 
-    /// Releases what is not kept during a wait.
+    /// Releases the parts that are not kept during a wait.
     pub(crate) fn release_for_wait(&self) {
         self.snapshots.take();
         self.turn.take();

@@ -1,7 +1,7 @@
 //! The rounds of a script thread: in each of them, the jobs that have come begin, and each script that has given way runs once more.
 //!
-//! A script thread is no worker of a runtime, so tokio would wake a task that yields there at once: it would run dozens of slices before the
-//! thread looked at its jobs again.
+//! A script thread is no worker of a runtime, so tokio would wake a task that yields there at once: it would run dozens of slices before
+//! the thread polled its jobs again.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};

@@ -40,7 +40,7 @@ impl LiveBody {
     /// Returns the state.
     ///
     /// # Panics
-    /// Never: what was packed can be unpacked.
+    /// Never: packed values can be unpacked.
     pub fn get(&self) -> Body {
         let mut state = self.0.lock();
         let body = match &*state {

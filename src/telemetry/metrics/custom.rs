@@ -24,7 +24,7 @@ pub const MAX_METRICS: usize = 100;
 /// Limit of the series of one metric of one operator. Each takes a few hundred bytes here, and more in Prometheus.
 pub const MAX_SERIES: usize = 500;
 
-/// The label value of what is counted beyond the limit of series.
+/// The label value of counts beyond the limit of series.
 pub const OTHER: &str = "other";
 
 /// The names and values of labels, in the order of the names.

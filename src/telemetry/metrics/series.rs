@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-/// Series of several metrics, by what they have in common. A series is made when it is first counted.
+/// Series of several metrics, by the labels that they have in common. A series is made when it is first counted.
 #[derive(Debug)]
 pub(super) struct Kept<S>(Mutex<HashMap<String, S>>);
 

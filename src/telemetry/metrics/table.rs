@@ -28,7 +28,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Returns the word of Prometheus.
+    /// Returns the name of the type in Prometheus.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -15,7 +15,7 @@ use crate::handling::progress::time_between;
 use crate::kit::{Clock, Stop, errors};
 use crate::manifest::admission::AdmissionServer;
 
-/// A made certificate is looked at this often at least: the clock of the machine may be set.
+/// A made certificate is checked at least this often: the clock of the machine may be set.
 const LOOK: Duration = Duration::from_hours(1);
 
 /// The time between the stages of a replacement: API servers read a changed configuration within a few seconds.
@@ -130,7 +130,7 @@ impl Keeper {
 }
 
 impl Source {
-    /// Returns the certificate as it should be now, and when it certainly has to be looked at again.
+    /// Returns the certificate as it should be now, and the latest time of the next check.
     ///
     /// *Cancel safety*: a Secret is written or not; it is read again at the next look.
     async fn look(&mut self, now: Timestamp) -> Result<(ServerCertificate, Option<Timestamp>), CertificateProblem> {
@@ -148,7 +148,7 @@ impl Source {
     }
 }
 
-/// Takes over the certificates in the Secret, and writes there what has to be renewed, or all if it is gone.
+/// Takes over the certificates in the Secret, and writes renewed ones into it, or all if it is gone.
 async fn synchronize(store: &Store, made: &mut Made, names: &[String], now: Timestamp) -> Result<Timestamp, CertificateProblem> {
     for _ in 0..ATTEMPTS {
         let found = store.get().await?;

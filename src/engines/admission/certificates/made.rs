@@ -128,7 +128,7 @@ impl Made {
         self.authorities.iter().map(|authority| authority.chain.as_str()).collect()
     }
 
-    /// Returns what the server needs, once a certificate was issued.
+    /// Returns the certificate and the authorities for the server, once a certificate was issued.
     pub(super) fn to_served(&self) -> Option<ServerCertificate> {
         Some(ServerCertificate { certificate: self.served.clone()?, authorities: Some(self.bundle()) })
     }

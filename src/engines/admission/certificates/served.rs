@@ -85,7 +85,7 @@ impl ServerCertificate {
 /// The beginning of an item of PEM.
 const BEGIN: &str = "-----BEGIN ";
 
-/// Returns the items of a PEM text, without what is around them.
+/// Returns the items of a PEM text, without the text around them.
 pub(super) fn items(text: &str) -> Vec<String> {
     let item = |rest: &str| {
         let end = rest.find("-----END ").and_then(|end| Some(end + rest[end..].find('\n')?)).unwrap_or(rest.len());

@@ -27,7 +27,8 @@ use crate::engines::admission::reviewer::{ReviewRevision, WebhookKinds};
 use crate::kit::{Backoff, Stop};
 use crate::object::Resource;
 
-/// Pauses in seconds between repairs that follow each other. Two operators that write the same configuration would otherwise do nothing else.
+/// Pauses in seconds between repairs that follow each other. Two operators that write the same configuration would otherwise overwrite each
+/// other without a pause.
 const REPAIR_PAUSES: [u64; 6] = [0, 1, 5, 15, 30, 60];
 
 /// Repairs with a longer distance than this have different causes.
@@ -216,7 +217,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Creates the object if it does not exist and is the operator's own, and patches it. Returns what was written.
+    /// Creates the object if it does not exist and is the operator's own, and patches it. Returns the written state.
     ///
     /// *Cancel safety*: each request is carried out or not; the next patch overwrites the whole part.
     async fn put(&self, wanted: Value) -> Result<Written, (&'static str, cluster::Error)> {

@@ -51,7 +51,7 @@ pub(super) fn is_known(kind: &Type) -> bool {
 /// Returns a value of a row.
 ///
 /// # Errors
-/// If the server has sent something else.
+/// If the server has sent another value.
 pub(super) fn value(row: &Row, index: usize) -> Result<SqlValue, SqlError> {
     let wrong = || SqlError::new(SqlProblem::Broken, format!("the value of {} cannot be read", row.columns()[index].name()));
     let Raw(bytes) = row.try_get(index).map_err(|_| wrong())?;

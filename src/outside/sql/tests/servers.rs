@@ -92,7 +92,8 @@ impl Server {
         if self.product == Product::Postgres { "postgres" } else { "root" }
     }
 
-    /// Returns what the client of the product prints for statements of the administrator: a line for each row, with `|` or a tabulator between columns.
+    /// Returns the output of the product's client for statements of the administrator: a line for each row, with `|` or a tabulator between
+    /// columns.
     ///
     /// # Errors
     /// The output of the client when it fails.
@@ -250,7 +251,7 @@ fn mariadb(account: &Account, directory: &Path, data: &Path, port: u16) -> Comma
     server
 }
 
-/// Runs a program, and returns what it prints.
+/// Runs a program, and returns its output.
 fn printed(program: &mut Command) -> String {
     let output = output(program);
     assert!(output.status.success(), "{program:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

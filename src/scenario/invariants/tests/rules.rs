@@ -1,4 +1,4 @@
-//! Each rule, followed and broken by hand: what an engine reports, beside what the server has stored.
+//! Each rule, followed and broken by hand: the reports of an engine, beside the stored objects of the server.
 
 mod calls;
 mod repetitions;

@@ -58,7 +58,7 @@ const SELECTING: [&str; 19] = [
 const PICKING: [&str; 8] = ["find", "first", "last", "max", "min", "pop", "remove", "shift"];
 
 impl<'a> Analysis<'a> {
-    /// Returns what an expression may yield.
+    /// Returns the possible values of an expression.
     pub(super) fn expression(&mut self, frame: &mut Frame<'a>, expression: &'a Expr) -> Values {
         if self.is_exhausted() && matches!(expression, Expr::InterpolatedString(..) | Expr::Array(..) | Expr::Map(..)) {
             self.inner(frame, expression);
@@ -178,7 +178,7 @@ impl<'a> Analysis<'a> {
         call.args.iter().map(|argument| self.expression(frame, argument)).collect()
     }
 
-    /// Returns what the call of a function may yield.
+    /// Returns the possible values of a function call.
     pub(super) fn function_call(&mut self, frame: &mut Frame<'a>, call: &'a FnCallExpr, position: Position) -> Values {
         let arguments = self.arguments(frame, call);
         if call.is_operator_call() {
@@ -238,7 +238,7 @@ impl<'a> Analysis<'a> {
         value
     }
 
-    /// Returns the new value of what a method changes in place; `None` if it changes nothing.
+    /// Returns the new value of a receiver that a method changes in place; `None` if it changes nothing.
     fn changed(&self, frame: &Frame<'a>, value: &Values, call: &FnCallExpr, arguments: &[Values]) -> Option<Values> {
         let name = call.name.as_str();
         let is_own = self.codes[frame.code].function(name, arguments.len()).is_some();

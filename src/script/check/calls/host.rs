@@ -17,7 +17,7 @@ struct Site {
 }
 
 impl<'a> Analysis<'a> {
-    /// Returns what the call of a function of the host may yield.
+    /// Returns the possible values of a call of a host function.
     pub(super) fn host_call(
         &mut self,
         frame: &mut Frame<'a>,
@@ -174,7 +174,7 @@ impl<'a> Analysis<'a> {
         let kind = site.function.kind().map_or_else(Values::unknown, Values::text);
         let (without, within) = match given {
             [_, _] => (true, false),
-            // What is not known may be the arguments of the command, or a name before them.
+            // An unknown value may be the arguments of the command, or a name before them.
             [_, second, _] if is_list(second) => (true, second.is_open),
             [_, second, third] => (second.is_open && (is_map(third) || third.is_open), !is_map(third)),
             [_, _, _, _] => (false, true),
@@ -255,7 +255,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Returns what is written in a text.
+/// Returns the content of a text.
 fn parsed(arguments: &[Values]) -> Values {
     let Some(texts) = arguments.first() else { return Values::unknown() };
     let mut objects = Values { is_open: texts.is_open, ..Values::default() };

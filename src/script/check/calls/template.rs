@@ -16,7 +16,7 @@ static LINE: LazyLock<Regex> =
 /// A variable in a text, without filters.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{\{-?\s*([A-Za-z_]\w*)\s*-?\}\}").expect("the pattern is valid"));
 
-/// Returns what the objects of a template may be, with the values that are known.
+/// Returns the possible objects of a template, with the known values.
 pub(super) fn objects(root: &Path, file: &str, values: &Values) -> Values {
     let rendered = Rendered { names: [file.to_owned()].into(), is_open: false };
     let texts = template_files::read(root, &rendered);
@@ -59,7 +59,7 @@ fn documents(text: &str) -> Vec<Values> {
 fn of_document(lines: &[&str]) -> Option<Values> {
     let keys: Vec<(usize, &str, &str)> = lines.iter().filter_map(|line| key(line)).collect();
     let Some((top, ..)) = keys.iter().find(|(_, key, _)| ["apiVersion", "kind"].contains(key)) else {
-        // What is included is read by itself.
+        // Included templates are read by themselves.
         let is_silent = |line: &str| line.is_empty() || ["#", "{%", "{#"].iter().any(|start| line.starts_with(start));
         let is_empty = lines.iter().all(|line| is_silent(line.trim()));
         return (!is_empty).then(Values::unknown);

@@ -16,7 +16,7 @@ fn declaration(root: &Path, code: Code, kind: BindingKind) -> Declaration {
     Declaration { root: root.to_owned(), bindings: vec![binding], allow: Allow::default(), ..Declaration::default() }
 }
 
-/// Returns what is found in files, of which `main.rhai` has the function `f`.
+/// Returns the findings in files, of which `main.rhai` has the function `f`.
 fn calls(files: &[(&str, &str)], kind: BindingKind) -> Calls {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {

@@ -193,7 +193,7 @@ impl Values {
         found
     }
 
-    /// Returns what the items of a list, or the values of a map, may be.
+    /// Returns the possible items of a list, or values of a map.
     pub(super) fn items(&self) -> Self {
         let mut found = Self { is_open: self.is_open, ..Self::default() };
         for known in &self.known {

@@ -113,7 +113,7 @@ impl<'a> Analysis<'a> {
         self.block(&mut frame, &unit.body);
     }
 
-    /// Returns what a function may return for some arguments.
+    /// Returns the possible results of a function for some arguments.
     pub(super) fn call(&mut self, code: usize, unit: &'a Unit, mut arguments: Vec<Values>) -> Values {
         if self.depth >= MAX_CALLS || self.is_exhausted() {
             arguments = unit.params.iter().map(|_| Values::unknown()).collect();
@@ -145,7 +145,7 @@ impl<'a> Analysis<'a> {
         self.call(function.code, unit, function.captured.iter().cloned().chain(arguments).collect())
     }
 
-    /// Calls the functions among some values with unknown arguments: something else may call them.
+    /// Calls the functions among some values with unknown arguments: other code may call them.
     pub(super) fn escape(&mut self, values: &[Values]) {
         for function in values.iter().flat_map(Values::functions) {
             self.apply(function, []);
@@ -323,7 +323,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// Returns what is known of an argument of the host.
+/// Returns the known values of an argument of the host.
 pub(super) fn argument(name: &str, param: &Values) -> Values {
     let part = match name {
         "body" => Part::Object,

@@ -125,7 +125,7 @@ fn self_signed(native: &Native<'_>, key: &Dynamic, options: &Dynamic) -> Given {
 }
 
 /// `x509::sign(request, authority, key, [options])`: the certificate that an authority signs for a request. Options are those of
-/// `x509::self_signed`, and replace what the request says.
+/// `x509::self_signed`, and replace the fields of the request.
 fn sign(native: &Native<'_>, [request, authority, key]: &[&Dynamic; 3], options: Option<&Dynamic>) -> Given {
     const NAME: &str = "x509::sign";
     let content = Content::read(NAME, &CONTENT, options)?;
@@ -140,7 +140,7 @@ fn all(function: &str, certificates: &Dynamic) -> Result<Vec<Details>, Thrown> {
     cryptography::details(&bytes(function, "the certificate", certificates)?.0).map_err(|error| failed(function, error))
 }
 
-/// `x509::read(certificate)`: what the first certificate says.
+/// `x509::read(certificate)`: the contents of the first certificate.
 fn read(certificate: &Dynamic) -> Given {
     Ok(shown(all("x509::read", certificate)?.swap_remove(0)))
 }

@@ -28,7 +28,7 @@ pub(super) fn bytes(function: &str, what: &str, value: &Dynamic) -> Result<Bytes
     if bytes.0.len() > MAX_SIZE {
         return Err(wrong(function, format!("{what} has more than {} MiB", MAX_SIZE >> 20)));
     }
-    // What is made of it is about as large, and some of it is copied once more.
+    // The result is about as large, and some of it is copied once more.
     bounded::reserve(bytes.0.len().saturating_mul(3))?;
     Ok(bytes)
 }

@@ -18,7 +18,7 @@ pub(super) struct Answered {
     pub url: Url,
 }
 
-/// Returns the headers that prove who sends a request.
+/// Returns the headers that authenticate a request.
 pub(super) type Authorize<'a> = &'a dyn Fn(&Hop) -> Result<Vec<(String, String)>, Thrown>;
 
 /// Sends a request, and returns its last answer.

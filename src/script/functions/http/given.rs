@@ -36,7 +36,7 @@ impl Given {
     /// Returns the map of an option, with known keys.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn part(&self, key: &str, known: &[&str]) -> Result<Option<Self>, Thrown> {
         let Some(entries) = self.map(key)? else { return Ok(None) };
         Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }.with_known(known).map(Some)
@@ -45,7 +45,7 @@ impl Given {
     /// Returns the map of an option, with any keys.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn part_of_any(&self, key: &str) -> Result<Option<Self>, Thrown> {
         let Some(entries) = self.map(key)? else { return Ok(None) };
         Ok(Some(Self { function: self.function.clone(), noun: format!("{}{key}.", self.noun), entries }))
@@ -74,7 +74,7 @@ impl Given {
     /// Returns a text.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         value.as_immutable_string_ref().map(|text| Some(text.to_string())).map_err(|_| self.wrong(key, "a text"))
@@ -83,7 +83,7 @@ impl Given {
     /// Returns the text of a plain value.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn plain(&self, key: &str) -> Result<Option<String>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         if value.is_map() || value.is_array() {
@@ -95,7 +95,7 @@ impl Given {
     /// Returns a text that must be given.
     ///
     /// # Errors
-    /// If it is missing, or something else.
+    /// If it is missing, or has another type.
     pub(super) fn required(&self, key: &str) -> Result<String, Thrown> {
         self.secret(key)?.ok_or_else(|| self.wrong(key, "given"))
     }
@@ -103,7 +103,7 @@ impl Given {
     /// Returns a text, which may be given as bytes.
     ///
     /// # Errors
-    /// If it is something else, or the bytes are not UTF-8.
+    /// If it has another type, or the bytes are not UTF-8.
     pub(super) fn secret(&self, key: &str) -> Result<Option<String>, Thrown> {
         let Some(bytes) = self.bytes(key)? else { return Ok(None) };
         String::from_utf8(bytes).map(Some).map_err(|_| self.wrong(key, "UTF-8 text"))
@@ -112,7 +112,7 @@ impl Given {
     /// Returns the bytes of a text or of bytes.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn bytes(&self, key: &str) -> Result<Option<Vec<u8>>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         Bytes::of(&self.function, &format!("the option `{}{key}`", self.noun), value).map(|bytes| Some(bytes.0.to_vec()))
@@ -121,7 +121,7 @@ impl Given {
     /// Returns a boolean.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn flag(&self, key: &str, default: bool) -> Result<bool, Thrown> {
         self.value(key).map_or(Ok(default), |value| value.as_bool().map_err(|_| self.wrong(key, "a boolean")))
     }
@@ -129,7 +129,7 @@ impl Given {
     /// Returns an integer between zero and a limit.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn count(&self, key: &str, default: usize, max: usize) -> Result<usize, Thrown> {
         let Some(value) = self.value(key) else { return Ok(default) };
         let number = value.as_int().ok().and_then(|number| usize::try_from(number).ok()).filter(|number| *number <= max);
@@ -139,7 +139,7 @@ impl Given {
     /// Returns a duration: seconds, or a text.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn duration(&self, key: &str) -> Result<Option<Duration>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         time::duration(value).map(Some).map_err(|_| self.wrong(key, "seconds, or a text such as \"30s\""))
@@ -148,7 +148,7 @@ impl Given {
     /// Returns a size: a number of bytes, or a text such as `"8Mi"`.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let bytes = match value.as_int() {
@@ -162,7 +162,7 @@ impl Given {
     /// Returns a map.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn map(&self, key: &str) -> Result<Option<Map>, Thrown> {
         let Some(value) = self.value(key) else { return Ok(None) };
         map_of(&self.function, &format!("the option `{}{key}`", self.noun), value).map(Some)
@@ -171,7 +171,7 @@ impl Given {
     /// Returns the bytes of an item of an option: of a text or of bytes.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If it has another type.
     pub(super) fn item(&self, key: &str, item: &Dynamic) -> Result<Vec<u8>, Thrown> {
         Bytes::of(&self.function, &format!("each item of `{}{key}`", self.noun), item).map(|bytes| bytes.0.to_vec())
     }

@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 64 << 10;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The credentials of a client, and what it wants.
+/// The credentials of a client, and the requested scope.
 pub(super) struct ClientCredentials {
     url: Url,
     id: String,

@@ -18,7 +18,7 @@ pub(super) enum Condition {
         /// The value.
         value: String,
     },
-    /// A JSONPath finds something, or a value with this text.
+    /// A JSONPath finds any value, or one with this text.
     Path {
         /// The path.
         path: String,

@@ -1,4 +1,4 @@
-//! `clean(meta)`: metadata without what the server and operators keep there, so that they can be given to another object.
+//! `clean(meta)`: metadata without the fields of the server and of operators, so that they can be given to another object.
 
 use rhai::{Dynamic, Engine};
 use serde_json::{Map, Value};

@@ -15,7 +15,7 @@ use crate::script::values::json::{nesting, size};
 /// Limit of the length of a JSONPath, whose parser is recursive.
 const MAX_PATH: usize = 1_000;
 
-/// Limit of the nodes that a JSONPath may look at, approximately: nothing interrupts its evaluation.
+/// Limit of the nodes that a JSONPath may visit, approximately: nothing interrupts its evaluation.
 const MAX_LOOKS: usize = 1 << 20;
 
 /// Registers the functions.
@@ -146,7 +146,7 @@ pub(crate) fn nodes(function: &str, written: &str, value: &Value) -> Result<Vec<
     let inner = inner.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(inner);
     let path = if inner.starts_with('$') { inner.to_owned() } else { format!("${inner}") };
     check_looks(function, &path, value)?;
-    // Its parser and its evaluation are recursive, and look at the stack of a thread, which is not that of the script.
+    // Its parser and its evaluation are recursive, and check the stack of a thread, which is not that of the script.
     let found = std::thread::scope(|scope| scope.spawn(|| path::query(&path, value)).join());
     let found = found.map_err(|_| wrong(function, "the path cannot be evaluated"))?;
     let nodes = found.map_err(|error| wrong(function, bounded::shortened(&error.to_string())))?;

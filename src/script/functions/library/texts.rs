@@ -113,7 +113,7 @@ fn capitalized(word: &str, _: usize) -> String {
     signs.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + &signs.as_str().to_lowercase())
 }
 
-/// `text.title_case()`: each word with a capital, and what is between the words as it was.
+/// `text.title_case()`: each word with a capital, and the text between the words unchanged.
 fn title_case(native: &Native<'_>, text: &str) -> Given {
     // The other case of a character may take three times as many bytes.
     may_have_bytes(native, text.len().saturating_mul(3))?;
@@ -154,7 +154,7 @@ fn words(text: &str) -> Result<Vec<&str>, Thrown> {
     Ok(words)
 }
 
-/// Returns words with something between them, each changed by a function.
+/// Returns words with a separator between them, each changed by a function.
 fn joined_words(native: &Native<'_>, words: &[&str], between: &str, change: fn(&str, usize) -> String) -> Given {
     let length: usize = words.iter().map(|word| word.len().saturating_mul(3) + between.len()).sum();
     may_have_bytes(native, length)?;

@@ -45,7 +45,7 @@ fn hidden(address: &str) -> String {
 }
 
 /// `url::parse(text)`: a map with `scheme`, `username`, `password`, `host`, `port`, `path`, `query`, `fragment`. The port is that of the scheme
-/// if none is written, `query` is a map of texts, and of a list if a name occurs several times. What is missing is `()`.
+/// if none is written, `query` is a map of texts, and of a list if a name occurs several times. Missing parts are `()`.
 fn parse(given: &Dynamic) -> Given {
     let url = address("url::parse", given)?;
     let optional = |part: Option<&str>| part.map_or(Dynamic::UNIT, Into::into);

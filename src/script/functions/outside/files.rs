@@ -45,7 +45,7 @@ fn read_bytes(native: &Native<'_>, path: &Dynamic) -> Given {
     contents(native, "file::read_bytes", path, |bytes| Ok(Dynamic::from(Bytes(bytes.into()))))
 }
 
-/// Reads a file, and copies its contents: the call has not counted what was read elsewhere.
+/// Reads a file, and copies its contents: the call has not counted text that was read elsewhere.
 fn contents(native: &Native<'_>, function: &'static str, path: &Dynamic, copy: impl FnOnce(&[u8]) -> Given) -> Given {
     let context = Context::of(native)?;
     context.acts(function)?;

@@ -22,7 +22,7 @@ use crate::script::runtime::context::testing::{environment, run_as, run_in};
 use crate::script::runtime::context::{Context, Environment, Mode};
 use crate::script::values::script_error::Failure;
 
-/// Answers with what it is asked, and keeps the requests.
+/// Answers with the request itself, and keeps the requests.
 #[derive(Default)]
 struct Echo {
     requests: Mutex<Vec<ProgramRequest>>,

@@ -1,4 +1,4 @@
-//! Tests of digests, keys, certificates and tokens, as scripts call them. What they make is compared with other programs elsewhere.
+//! Tests of digests, keys, certificates and tokens, as scripts call them. Their results are compared with other programs elsewhere.
 
 use serde_json::json;
 
@@ -167,7 +167,7 @@ async fn secrets_are_shown_nowhere() {
             assert!(text.contains("bytes(") && text.len() < 40, "{made}: {text}");
         }
     }
-    // Errors do not repeat what was given.
+    // Errors do not repeat the arguments.
     for call in [
         "crypto::private_key(\"hunter2\")",
         "jwt::verify(\"hunter2\", \"hunter2\")",

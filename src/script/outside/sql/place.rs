@@ -21,7 +21,7 @@ pub struct ServerAddress {
 /// The reason why an address is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceProblem {
-    /// It is no address, or one of something else.
+    /// It is no address, or not one of a database.
     #[error("it is no address of a database")]
     Unreadable,
     /// Its scheme is that of another driver.

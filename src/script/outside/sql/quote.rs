@@ -1,4 +1,4 @@
-//! Names and constants as text of statements: what a script is given becomes one name or one constant, whatever is in it.
+//! Names and constants as text of statements: a value of a script becomes one name or one constant, whatever it contains.
 
 use super::database::Driver;
 

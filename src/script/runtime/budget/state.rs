@@ -53,7 +53,7 @@ pub(crate) struct Budget {
     held: Held,
     /// The writes to the handled object so far.
     self_writes: Rc<RefCell<Vec<SelfWrite>>>,
-    /// Describes what the call waits for, besides time.
+    /// Describes the wait of the call, if it is not for time.
     pub(super) waiting_for: RefCell<Option<Box<dyn Fn() -> String>>>,
     /// The budget of the fiber that waits for this one.
     parent: Option<Rc<Self>>,
@@ -179,7 +179,7 @@ impl Budget {
         &self.children
     }
 
-    /// Returns what the call holds of the operator's shared state.
+    /// Returns the parts of the operator's shared state that the call holds.
     pub(crate) fn held(&self) -> &Held {
         &self.held
     }
@@ -208,7 +208,7 @@ impl Budget {
         self.self_writes.take()
     }
 
-    /// Describes what the call waits for, while the guard exists: if its time ends meanwhile, the error says so.
+    /// Describes the wait of the call, while the guard exists: if its time ends meanwhile, the error says so.
     pub(crate) fn waiting_for(&self, describe: impl Fn() -> String + 'static) -> WaitingFor<'_> {
         *self.waiting_for.borrow_mut() = Some(Box::new(describe));
         WaitingFor(self)
