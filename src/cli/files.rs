@@ -93,7 +93,7 @@ impl Files {
         }
     }
 
-    /// Has the files loaded again from time to time until they have no errors.
+    /// Loads the files again from time to time until they have no errors.
     pub(super) fn set_broken(&mut self) {
         self.is_broken = true;
     }

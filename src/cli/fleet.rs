@@ -26,7 +26,7 @@ const NOTE: &str = "files";
 pub(super) struct Fleet<'a> {
     tasks: Tasks<Result<(), ServeError>>,
     running: BTreeMap<String, Running>,
-    /// The operators that were stopped because their manifests are gone, or another revision has to start anew, and have not ended.
+    /// The operators that were stopped and have not ended: their manifests are gone, or they start anew with another revision.
     ending: BTreeMap<String, Option<Operator>>,
     /// The operators of the start of the process: it ends if one of them fails.
     first: BTreeSet<String>,

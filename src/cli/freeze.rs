@@ -113,7 +113,7 @@ pub(super) fn resume(options: &ResumeOptions) -> u8 {
 }
 
 fn identity(named: Option<&str>) -> Arc<str> {
-    // As in kopf, an empty id is none.
+    // As in kopf, an empty id counts as missing.
     named.filter(|id| !id.is_empty()).map_or_else(|| own_personal_identity().into(), Arc::from)
 }
 

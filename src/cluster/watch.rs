@@ -56,7 +56,7 @@ pub struct Watcher {
     failures: Failures,
     revisits: Revisits,
     touches: Option<mpsc::Receiver<Touch>>,
-    /// At whose changes everything is listed anew.
+    /// A signal; at its changes, everything is listed anew.
     relists: Option<watch::Receiver<u64>>,
 }
 

@@ -143,7 +143,7 @@ impl Numeric {
     }
 }
 
-/// Compares an integer with a float that is none.
+/// Compares an integer with a float that is no integer.
 fn compare(integer: i128, float: f64) -> Ordering {
     // Beyond the range the conversion saturates, which keeps the order.
     if integer <= float.floor() as i128 { Ordering::Less } else { Ordering::Greater }

@@ -189,7 +189,7 @@ pub fn descriptive_host(hostname: &str, known: &[String]) -> String {
     host.to_owned()
 }
 
-/// Tells whether a text is an address of IP: names have no colons, and four numbers are none.
+/// Tells whether a text is an address of IP: names have no colons, and do not consist of four numbers.
 fn is_address(text: &str) -> bool {
     text.contains(':') || (text.split('.').count() == 4 && text.split('.').all(|part| part.parse::<u8>().is_ok()))
 }

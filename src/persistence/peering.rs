@@ -76,7 +76,7 @@ fn seconds(value: &Value) -> Option<i64> {
 }
 
 fn truncated(float: f64) -> Option<i64> {
-    // Beyond this, the number is none of seconds or priorities.
+    // A larger number is no valid number of seconds, and no valid priority.
     (float.abs() < 9e15).then_some(float as i64)
 }
 

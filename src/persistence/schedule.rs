@@ -24,7 +24,7 @@ impl ScheduleRecord {
         Self { cron: ticks.cron.as_str().to_owned(), timezone, done_until }
     }
 
-    /// Reads a stored item; `None` if it is none.
+    /// Reads a stored item; `None` if it is invalid.
     pub fn read(text: &str) -> Option<Self> {
         let stored: Value = serde_json::from_str(text).ok()?;
         let field = |key: &str| stored.get(key)?.as_str().map(str::to_owned);

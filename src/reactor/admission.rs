@@ -83,7 +83,7 @@ impl Admission {
         Self { reviewers: Reviewers::default(), reach: Reach::InProcess }
     }
 
-    /// Has the reviews of an operator answered until the stop. A server is started when the cluster is discovered: before, every kind would
+    /// Serves the reviews of an operator until the stop. A server is started when the cluster is discovered: before, every kind would
     /// be unknown.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ impl HookReach {
         !matches!(self, Self::Network { has_endpoints: false, .. }) || settings.hooks.server.is_some()
     }
 
-    /// Has the hooks of an operator answered. `shared` are those of the process.
+    /// Serves the hooks of an operator. `shared` are those of the process.
     ///
     /// # Errors
     /// If nothing listens for them.

@@ -56,7 +56,7 @@ impl Touches {
         drop(self.0.set(Arc::new(Served(kinds))));
     }
 
-    /// Has an object handled. Returns whether the operator handles such an object.
+    /// Passes an object on, to be handled once more. Returns whether the operator handles such an object.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -141,7 +141,7 @@ impl Selection {
 /// Returns the selected objects, or the answer for a continued list whose revision has expired.
 ///
 /// # Errors
-/// If the request has invalid parameters, or waits for a future revision in vain.
+/// If the request has invalid parameters, or waits for a future revision that does not come in time.
 pub(crate) async fn select(api: &Api, served: &Arc<ServedKind>, context: &RequestContext) -> Result<Result<Selection, Reply>, ApiError> {
     let limit = context.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let page = Page::read(&context.query, limit)?;

@@ -48,7 +48,7 @@ pub struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// Reads a certificate; `None` if it is none, which no verified certificate is.
+    /// Reads a certificate; `None` if it is invalid, which a verified certificate never is.
     pub fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let certificate = Certificate::from_der(certificate).ok()?;
         let fields = certificate.tbs_certificate();

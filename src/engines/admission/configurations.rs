@@ -1,5 +1,6 @@
-//! Keeps the webhook configurations of an operator true: created, updated when anything about the webhooks changes, restored after edits and
-//! deletions by others, and narrowed to the persistent webhooks at the end. The definitions of converted kinds are kept true in the same way.
+//! Keeps the webhook configurations of an operator up to date: created, updated when anything about the webhooks changes, restored after
+//! edits and deletions by others, and narrowed to the persistent webhooks at the end. The definitions of converted kinds are kept true in
+//! the same way.
 
 mod declared;
 mod definitions;

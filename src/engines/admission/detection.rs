@@ -39,7 +39,7 @@ pub fn route(kind: ServerKind, guess: Option<ServerKind>) -> Route {
     }
 }
 
-/// Guesses the kind of the cluster by the certificate and the version of its API server. `None` if it is none of the known ones.
+/// Guesses the kind of the cluster by the certificate and the version of its API server. `None` if it is not a known one.
 pub fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>) -> Option<ServerKind> {
     let by_certificate = certificate.and_then(|certificate| {
         let has = |parts: &[(String, String)], key: &str, is_meant: &dyn Fn(&str) -> bool| {

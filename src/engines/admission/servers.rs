@@ -77,7 +77,7 @@ pub enum ServersError {
 }
 
 impl Servers {
-    /// Has reviews answered by a server with these settings, which is started if it is not running.
+    /// Serves reviews by a server with these settings, which is started if it is not running.
     ///
     /// # Errors
     /// If the server cannot be started.

@@ -76,7 +76,7 @@ struct Running {
 }
 
 impl HookServers {
-    /// Has the hooks of an operator answered by a listener with these settings, which is started if it is not running.
+    /// Serves the hooks of an operator by a listener with these settings, which is started if it is not running.
     ///
     /// # Errors
     /// If it cannot be started.

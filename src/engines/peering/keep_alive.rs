@@ -38,13 +38,13 @@ struct Ordered {
 }
 
 impl Orders {
-    /// Has a keep-alive written at once.
+    /// Requests a keep-alive at once.
     pub(super) fn keep_alive(&self) {
         self.state.lock().is_keep_alive_due = true;
         self.arrived.notify_one();
     }
 
-    /// Has records removed.
+    /// Requests the removal of records.
     pub(super) fn remove(&self, identities: Vec<String>) {
         self.state.lock().dead.extend(identities);
         self.arrived.notify_one();

@@ -65,7 +65,8 @@ impl<'a> Confined<'a> {
         Err(FileError::new(FileFailure::NotAFile, format!("{path} is no file but {}", noun(opened.kind))))
     }
 
-    /// Opens a directory that contains files of the pattern, or directories with such files; `None` if it is none, or a link leads out.
+    /// Opens a directory that contains files of the pattern, or directories with such files; `None` if it is no directory, or a link leads
+    /// out.
     pub(super) fn directory(&self, parts: &[String]) -> Option<Opened> {
         self.open(parts).ok().filter(|opened| opened.kind == FileType::Directory)
     }

@@ -95,7 +95,7 @@ pub(super) fn arguments(function: &str, given: &Dynamic) -> Result<Vec<String>, 
 /// Returns a list, or the copy of a list of the object.
 ///
 /// # Errors
-/// If it is none.
+/// If it has another type.
 pub(super) fn list(function: &str, what: &str, given: &Dynamic) -> Result<Array, Thrown> {
     if let Ok(items) = given.as_array_ref() {
         return Ok(items.clone());

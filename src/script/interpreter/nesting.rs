@@ -50,7 +50,7 @@ struct Look {
     /// The captured variables with the levels that were checked. One is checked again only if more levels lead to it. One that contains
     /// itself is a cycle, through which nothing recurses.
     seen: HashMap<*const Dynamic, usize>,
-    /// Limit of the entries of a map, with those of the maps in it; 0 is none.
+    /// Limit of the entries of a map, with those of the maps in it; 0 means no limit.
     max_entries: usize,
 }
 

@@ -41,7 +41,7 @@ pub trait Api: Send + Sync {
         let _ = (kubeconfig, rule);
         ready(Err(ApiError::unavailable("other clusters cannot be reached here"))).boxed()
     }
-    /// Has an object handled as if it had changed. Returns whether the operator handles such an object.
+    /// Passes an object on, to be handled as if it had changed. Returns whether the operator handles such an object.
     fn touch(&self, _resource: Arc<Resource>, _namespace: Option<String>, _name: String) -> BoxFuture<'_, Result<bool, ApiError>> {
         Box::pin(std::future::ready(Ok(false)))
     }

@@ -8,7 +8,7 @@
 //! * [`Ask`] points to a step on the stack of a suspended fiber, which waits for it and does nothing else. It is used by the
 //!   fiber's own future only, and released before the fiber continues.
 //! * The future a fiber waits for is polled on the stack of the fiber's poller: nothing is current there, so that another fiber,
-//!   polled inside of it, cannot be mixed up with this one, and what the poll needs of the stack is not kept during the wait.
+//!   polled inside of it, cannot be mixed up with this one. The part of the stack that the poll needs is not kept during the wait.
 //! * Thread-locals are reached through functions that are not inlined, so that no address of one is kept across a suspension.
 
 use std::any::Any;

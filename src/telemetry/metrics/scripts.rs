@@ -36,7 +36,8 @@ impl Metrics {
         refreshes.push(Box::new(refresh));
     }
 
-    /// Has the memory of all scripts of the process read with the metrics: the bytes that they hold, and the calls that wait for memory.
+    /// Registers the memory of all scripts of the process with the metrics, which read it when they are collected: the bytes that they
+    /// hold, and the calls that wait for memory.
     pub fn measure_scripts(&self, memory: impl Fn() -> (usize, usize) + Send + Sync + 'static) {
         let families = &self.0;
         let held = families.script_memory.get_or_create_owned(&labels(table::SCRIPT_MEMORY, []));

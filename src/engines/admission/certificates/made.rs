@@ -91,7 +91,7 @@ impl Made {
     /// # Errors
     /// If no certificate can be made for these names.
     pub(super) fn renew(&mut self, names: &[String], now: Timestamp) -> Result<Timestamp, CertificateError> {
-        // Whatever cannot be read is made anew.
+        // Unreadable parts are made anew.
         self.authorities.retain(|authority| Authority::read(NAME, authority).is_ok());
         loop {
             match next(&self.age(names, now), now) {

@@ -1,4 +1,4 @@
-//! Follows the kinds that are converted: each of their definitions has a task that keeps it true.
+//! Follows the kinds that are converted: each of their definitions has a task that keeps it up to date.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};

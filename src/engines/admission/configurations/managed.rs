@@ -15,7 +15,7 @@ const REGISTRATION: &str = "admissionregistration.k8s.io";
 /// The group of definitions.
 const EXTENSIONS: &str = "apiextensions.k8s.io";
 
-/// An object of which the operator keeps a part true.
+/// An object of which the operator keeps a part up to date.
 #[derive(Clone, Copy)]
 pub(super) enum Managed<'a> {
     /// A webhook configuration: its webhooks.

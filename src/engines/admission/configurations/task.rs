@@ -51,7 +51,7 @@ pub(super) struct Task<'a> {
     unwritten: Option<Arc<dyn Any + Send + Sync>>,
     /// The result of the last own write.
     written: Option<Written>,
-    /// When the object is written next; `None` if it is true.
+    /// When the object is written next; `None` if it is up to date.
     due_at: Option<Instant>,
     failures: Backoff,
     repairs: Backoff,

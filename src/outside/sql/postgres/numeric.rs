@@ -1,6 +1,6 @@
 //! The binary form of `numeric`: digits of base 10,000.
 
-/// The signs of numbers that are none, and of negative ones.
+/// The values of the sign field: of negative numbers, NaN, and infinities.
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 const INFINITY: u16 = 0xD000;

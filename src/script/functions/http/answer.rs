@@ -54,7 +54,7 @@ fn body(native: &NativeCallContext<'_>, body: Vec<u8>, wants_bytes: bool) -> Res
     }
 }
 
-/// Returns the content of a JSON document; `()` if the answer is none.
+/// Returns the content of a JSON document; `()` if the answer is no such document.
 fn json_of(answer: &HttpAnswer) -> Result<Dynamic, Thrown> {
     let content_type = answer.header("content-type").unwrap_or_default();
     let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

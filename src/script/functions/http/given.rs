@@ -61,7 +61,7 @@ impl Given {
         }
     }
 
-    /// Returns an option; `()` is none.
+    /// Returns an option; `()` counts as missing.
     pub(super) fn value(&self, key: &str) -> Option<&Dynamic> {
         self.entries.get(key).filter(|value| !value.is_unit())
     }

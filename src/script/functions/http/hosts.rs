@@ -25,7 +25,7 @@ pub(super) fn shown(url: &Url) -> String {
 /// Reads an address of HTTP.
 ///
 /// # Errors
-/// If it is none, or has a name or a password.
+/// If it is no address, or has a name or a password.
 pub(super) fn address(function: &str, written: &str) -> Result<Url, Thrown> {
     let wrong = |what: &str| -> Thrown { Failure::argument(format!("`{function}`: {what}")).into() };
     if written.len() > MAX_URL {

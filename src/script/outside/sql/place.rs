@@ -33,7 +33,7 @@ pub enum PlaceProblem {
     /// It has parts that have no meaning.
     #[error("options after `?` and `#` are not supported")]
     Options,
-    /// The host is none.
+    /// The host is missing or invalid.
     #[error("it has no host")]
     Host,
     /// The name of the database has a slash, or a part is not UTF-8.
@@ -78,7 +78,7 @@ impl ServerAddress {
     }
 }
 
-/// Returns a host in its one spelling: small letters, no brackets, network addresses in their usual form. `None` if it is none.
+/// Returns a host in its one spelling: small letters, no brackets, network addresses in their usual form. `None` if it is invalid.
 pub fn host(text: &str) -> Option<String> {
     let text = text.trim_end_matches('.');
     let parsed = Host::parse(text).or_else(|_| Host::parse(&format!("[{text}]"))).ok()?;

@@ -44,7 +44,7 @@ pub enum SqlValue {
     Int(i64),
     /// A number.
     Float(f64),
-    /// A text, and every number that is none of the others.
+    /// A text, and every number that does not fit into the other variants.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
