@@ -293,6 +293,22 @@ fn seeds_stop_after_five_that_fail_and_end_with_a_list() {
     assert_eq!(end[0], format!("{} runs passed, 5 failed", run - 5));
 }
 
+#[test]
+fn of_many_failed_seeds_of_several_scenarios_only_five_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("operator.yaml"), OPERATOR).unwrap();
+    std::fs::write(folder.path().join("code.rhai"), CODE).unwrap();
+    std::fs::write(folder.path().join("counting.yaml"), COUNTING).unwrap();
+    std::fs::write(folder.path().join("second.yaml"), COUNTING.replace("it counts", "it counts again")).unwrap();
+    let all = text(&kopfd(folder.path(), &["--seeds", "1000"]).stdout);
+    assert_eq!((all.matches("Run it again: ").count(), all.matches("Timeline:").count()), (5, 5), "{all}");
+    let end: Vec<&str> = all.lines().rev().take(5).collect();
+    assert!(end[0].ends_with(" runs passed, 10 failed"), "{}", end[0]);
+    assert!(end[1].starts_with("FAIL  second.yaml: it counts again: seeds "), "{}", end[1]);
+    assert!(end[2].starts_with("FAIL  counting.yaml: it counts: seeds "), "{}", end[2]);
+    assert_eq!(end[4], "5 more failed runs are not shown: `--filter NAME --seeds 1 --seed N` shows one of them.");
+}
+
 const OPERATOR: &str = "apiVersion: kopfd.dev/v1
 kind: Operator
 metadata: {name: counting}

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use crate::kit::visible;
+use crate::kit::{surplus, visible};
 use crate::manifest::tree::SourceSpan;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
@@ -18,12 +18,22 @@ const PASSED: Style = AnsiColor::Green.on_default().bold();
 const FAILED: Style = AnsiColor::Red.on_default().bold();
 const SKIPPED: Style = AnsiColor::Yellow.on_default().bold();
 
+/// Disturbed runs whose failures are shown; of further ones, only the seeds are listed.
+const MAX_SHOWN: usize = 5;
+
 /// Returns the report.
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     // Passed seeds are only counted.
     let mut passed_seeds = 0;
+    let mut shown = 0;
     for outcome in report.outcomes {
+        if outcome.job.seed.is_some() && !outcome.failures.is_empty() {
+            shown += 1;
+            if shown > MAX_SHOWN {
+                continue;
+            }
+        }
         let scenario = &outcome.job.scenario;
         let title = title_of(scenario);
         // Writing into a string cannot fail.
@@ -40,6 +50,10 @@ pub(super) fn render(report: &Report<'_>) -> String {
             }
         };
         failures(outcome, report, &mut text);
+    }
+    if let Some(more) = surplus(shown, MAX_SHOWN) {
+        let noun = if more == 1 { "failed run is" } else { "failed runs are" };
+        let _ = writeln!(text, "{more} more {noun} not shown: `--filter NAME --seeds 1 --seed N` shows one of them.\n");
     }
     failed_seeds(report, &mut text);
     let count = |is_meant: &dyn Fn(&Outcome) -> bool| report.outcomes.iter().filter(|outcome| is_meant(outcome)).count();

@@ -46,10 +46,11 @@ impl Piece {
     }
 }
 
-/// Returns the text. Log lines with one of the `kept` messages are neither folded nor left out.
+/// Returns the text. The first and the last log line with each of the `kept` messages are neither folded nor left out.
 pub(super) fn print(entries: &[(Duration, Event)], kept: &BTreeSet<String>) -> String {
-    let is_kept = |event: &Event| matches!(event, Event::Log { message, .. } if kept.contains(message));
-    let pieces = entries.iter().map(|(at, event)| (*at, printed(*at, event), is_kept(event))).filter(|(_, text, _)| !text.is_empty());
+    let kept = kept_entries(entries, kept);
+    let pieces = entries.iter().enumerate().map(|(index, (at, event))| (*at, printed(*at, event), kept.contains(&index)));
+    let pieces = pieces.filter(|(_, text, _)| !text.is_empty());
     let all: Vec<(Duration, Piece)> = pieces.map(|(at, text, is_kept)| (at, Piece { is_kept, ..Piece::new(text, 1) })).collect();
     let length = |pieces: &[Piece]| -> usize { pieces.iter().map(|piece| piece.lines).sum() };
     if all.iter().map(|(_, piece)| piece.lines).sum::<usize>() <= MAX_SHOWN {
@@ -75,6 +76,19 @@ pub(super) fn print(entries: &[(Duration, Event)], kept: &BTreeSet<String>) -> S
     }
     text.extend(end.iter().map(|piece| piece.text.as_str()));
     text
+}
+
+/// Returns the indexes of the first and the last log line with each of some messages.
+fn kept_entries(entries: &[(Duration, Event)], messages: &BTreeSet<String>) -> BTreeSet<usize> {
+    let index_of = |(index, (_, event)): (usize, &(Duration, Event)), wanted: &String| {
+        matches!(event, Event::Log { message, .. } if message == wanted).then_some(index)
+    };
+    let ends = messages.iter().flat_map(|message| {
+        let mut indexes = entries.iter().enumerate().filter_map(|entry| index_of(entry, message));
+        let first = indexes.next();
+        [first, indexes.next_back()]
+    });
+    ends.flatten().collect()
 }
 
 /// Returns how many pieces fit into a number of lines.
@@ -214,6 +228,21 @@ mod tests {
         let text = print(&entries, &BTreeSet::from([word(3_000)]));
         assert!(text.contains(&format!("[x] {}\n", word(3_000))), "{text}");
         assert_eq!(text.matches("entries left out").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn of_a_repeated_log_line_only_the_first_and_the_last_one_are_kept() {
+        let line = |number: u64| {
+            let message = if number.is_multiple_of(2) { "again".to_owned() } else { format!("round {number}") };
+            (Duration::from_secs(number), Event::Log { level: "INFO", printed: format!("[x] {message}"), message })
+        };
+        let entries: Vec<(Duration, Event)> = (0..10_000).map(line).collect();
+        let text = print(&entries, &BTreeSet::from(["again".to_owned()]));
+        assert!(
+            text.contains("    0.000s  log       INFO    [x] again\n") && text.contains(" 9998.000s  log       INFO    [x] again\n"),
+            "{text}"
+        );
+        assert!(text.lines().count() < 20, "{text}");
     }
 
     #[test]
