@@ -26,7 +26,7 @@ pub struct AdmissionServer {
     pub certificate: Certificate,
     /// The Secret that keeps a made certificate, so that replicas share it.
     pub secret: Option<SecretName>,
-    /// How certificates of clients are verified.
+    /// The verification of clients' certificates.
     pub verification: Verification,
     /// Further names in a self-signed certificate.
     pub extra_sans: Vec<String>,
@@ -73,7 +73,7 @@ pub struct ServiceName {
     pub port: Option<u16>,
 }
 
-/// How certificates of clients are verified.
+/// The verification of clients' certificates.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verification {
     /// `none`, `optional`, or `required`.
@@ -231,12 +231,7 @@ fn check_service(reader: &Reader, fields: &Fields<'_>) {
 }
 
 fn port(reader: &Reader, item: &Item<'_>, way_out: &str) -> Option<u16> {
-    let port = reader.whole(item, 1)?;
-    let narrow = u16::try_from(port).ok();
-    if narrow.is_none() {
-        reader.error_with(item, "`port` must be at most 65535", format!("write a port from 1 to 65535, or {way_out}"));
-    }
-    narrow
+    u16::try_from(reader.whole_in(item, &(1..=65_535), &format!("write a port from 1 to 65535, or {way_out}"))?).ok()
 }
 
 fn service(reader: &Reader, item: &Item<'_>) -> Option<ServiceName> {
@@ -245,7 +240,7 @@ fn service(reader: &Reader, item: &Item<'_>) -> Option<ServiceName> {
     let name = name.and_then(|item| named(reader, &item));
     let namespace = fields.get("namespace").map(|item| named(reader, &item));
     let port = fields.get("port").map(|item| port(reader, &item, "leave it out for 443"));
-    // What has a mistake was reported.
+    // Invalid values were reported.
     Some(ServiceName {
         name: name?,
         namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))?,
@@ -262,7 +257,7 @@ fn secret(reader: &Reader, item: &Item<'_>) -> Option<SecretName> {
     Some(SecretName { name, namespace: namespace.map_or(Some(None), |namespace| namespace.map(Some))? })
 }
 
-/// Returns the word for a kind of server.
+/// Returns the name of a kind of server.
 pub fn word_of(kind: ServerKind) -> &'static str {
     KINDS.iter().find(|(_, known)| *known == kind).map_or("server", |(word, _)| word)
 }

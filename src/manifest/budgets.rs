@@ -46,12 +46,7 @@ impl Budgets {
         reader.set(&fields, "output", &mut limits.output, Reader::size);
         let mut time = self.time.unwrap_or_default();
         reader.set(&fields, "time", &mut time, |reader, item| {
-            let time = reader.duration(item)?;
-            if !time.is_zero() {
-                return Some(time);
-            }
-            reader.error_with(item, "`time` must be more than zero", "no budget is unlimited; leave it out for the default of one hour");
-            None
+            reader.duration_above_zero(item, "no budget is unlimited; leave it out for the default of one hour")
         });
         self.time = (!time.is_zero()).then_some(time).or(self.time);
         self.limits = Some(limits);
@@ -59,10 +54,6 @@ impl Budgets {
 }
 
 fn depth(reader: &Reader, item: &Item<'_>) -> Option<usize> {
-    let depth = reader.whole(item, 1)?;
-    if depth <= MAX_CALL_DEPTH {
-        return Some(depth as usize);
-    }
-    reader.error_with(item, format!("`depth` must be at most {MAX_CALL_DEPTH}"), "a script that needs more is better written with a loop");
-    None
+    let hint = "a script that needs more is better written with a loop";
+    reader.whole_in(item, &(1..=MAX_CALL_DEPTH), hint).map(|depth| depth as usize)
 }

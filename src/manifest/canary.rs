@@ -16,7 +16,7 @@ const MAX_FACTOR: f64 = 1_000.0;
 /// The shortest trial.
 const MIN_TIME: Duration = Duration::from_secs(1);
 
-/// How new revisions are tried.
+/// The settings of trials of new revisions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Canary {
     /// The share of the objects, from 1 to 99.
@@ -54,22 +54,12 @@ fn limits(reader: &Reader, fields: &Fields<'_>, limits: &mut TrialLimits) {
 }
 
 fn percent(reader: &Reader, item: &Item<'_>) -> Option<u8> {
-    let percent = reader.whole(item, 1)?;
-    if percent > 99 {
-        let hint = "write a number from 1 to 99, or leave out `canary`: then a revision takes effect for all objects at once";
-        reader.error_with(item, format!("`percent` must be at most 99, not {percent}"), hint);
-        return None;
-    }
-    u8::try_from(percent).ok()
+    let hint = "leave out `canary` for a revision that takes effect for all objects at once";
+    u8::try_from(reader.whole_in(item, &(1..=99), hint)?).ok()
 }
 
 fn time(reader: &Reader, item: &Item<'_>) -> Option<Duration> {
-    let time = reader.duration(item)?;
-    if time < MIN_TIME {
-        reader.error_with(item, "`for` must be at least 1s", "write how long a trial takes, such as `10m`");
-        return None;
-    }
-    Some(time.min(MAX_DURATION))
+    reader.duration_in(item, &(MIN_TIME..=MAX_DURATION), "write how long a trial takes, such as `10m`")
 }
 
 /// Returns a factor of the figure before.

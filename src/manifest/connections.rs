@@ -145,22 +145,15 @@ fn limits(reader: &Reader, fields: &Fields<'_>) -> SqlLimits {
     let mut limits = SqlLimits::default();
     let count = |key: &'static str, most: usize| {
         let item = fields.get(key)?;
-        let count = usize::try_from(reader.whole(&item, 1)?).ok().filter(|count| *count <= most);
-        if count.is_none() {
-            reader.error_with(&item, format!("`{key}` must be at most {most}"), "it is a limit for all calls of the operator");
-        }
-        count
+        let range = 1..=i64::try_from(most).unwrap_or(i64::MAX);
+        usize::try_from(reader.whole_in(&item, &range, "it is a limit for all calls of the operator")?).ok()
     };
     limits.rows = count("rows", MAX_ROWS).unwrap_or(limits.rows);
     limits.connections = count("connections", MAX_CONNECTIONS).unwrap_or(limits.connections);
     for (key, target) in [("timeout", &mut limits.timeout), ("idle", &mut limits.idle)] {
         let Some(item) = fields.get(key) else { continue };
-        match reader.duration(&item) {
-            Some(time) if time.is_zero() => {
-                reader.error_with(&item, format!("`{key}` must be more than zero"), "leave it out for the default");
-            }
-            Some(time) => *target = time,
-            None => {}
+        if let Some(time) = reader.duration_above_zero(&item, "leave it out for the default") {
+            *target = time;
         }
     }
     limits

@@ -70,12 +70,7 @@ fn check(reader: &Reader, fields: &Fields<'_>, server: &HookServer) {
 }
 
 fn port(reader: &Reader, item: &Item<'_>) -> Option<u16> {
-    let port = reader.whole(item, 1)?;
-    let narrow = u16::try_from(port).ok();
-    if narrow.is_none() {
-        reader.error_with(item, "`port` must be at most 65535", "write a port from 1 to 65535");
-    }
-    narrow
+    u16::try_from(reader.whole_in(item, &(1..=65_535), "write such as `port: 8443`")?).ok()
 }
 
 fn prefix(reader: &Reader, item: &Item<'_>) -> Option<String> {

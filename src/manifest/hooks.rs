@@ -118,30 +118,15 @@ fn methods(reader: &Reader, fields: &Fields<'_>) -> Vec<String> {
 }
 
 fn timeout(reader: &Reader, item: &Item<'_>) -> Option<Duration> {
-    let duration = reader.duration(item)?;
-    if (Duration::from_millis(100)..=MAX_TIMEOUT).contains(&duration) {
-        return Some(duration);
-    }
-    reader.error_with(item, "the `timeout` of a hook must be from 100ms to 10m", "leave it out for 10s");
-    None
+    reader.duration_in(item, &(Duration::from_millis(100)..=MAX_TIMEOUT), "leave it out for 10s")
 }
 
 fn max_body(reader: &Reader, item: &Item<'_>) -> Option<usize> {
-    let size = reader.size(item)?;
-    if (1..=MAX_BODY).contains(&size) {
-        return usize::try_from(size).ok();
-    }
-    reader.error_with(item, "`maxBody` must be from 1 byte to 32Mi", "leave it out for 1Mi");
-    None
+    usize::try_from(reader.size_up_to(item, MAX_BODY, "leave it out for 1Mi")?).ok()
 }
 
 fn concurrency(reader: &Reader, item: &Item<'_>) -> Option<usize> {
-    let count = reader.whole(item, 1)?;
-    if count <= MAX_CONCURRENCY {
-        return usize::try_from(count).ok();
-    }
-    reader.error_with(item, format!("`concurrency` must be at most {MAX_CONCURRENCY}"), "leave it out for 10");
-    None
+    usize::try_from(reader.whole_in(item, &(1..=MAX_CONCURRENCY), "leave it out for 10")?).ok()
 }
 
 /// Reads `auth`: the word `none`, or a mapping of which everything is checked.
@@ -164,7 +149,7 @@ fn checks(reader: &Reader, item: &Item<'_>) -> Option<Vec<Check>> {
         reader.error_with(item, "`auth` names no credentials", AUTH_HINT);
         return None;
     }
-    // What has a mistake was reported.
+    // Invalid values were reported.
     let checks: Option<Vec<Check>> = checks.into_iter().collect();
     checks.filter(|checks| !checks.is_empty())
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::diagnostic::{Diagnostic, Severity};
 use super::source::Source;
 use super::suggest::{nearest, one_of};
 use super::tree::{Entry, Kind, MERGE, Mistake, Node, SourceSpan, Text};
-use super::values;
+use super::values::{self, MAX_DURATION, shown};
 
 /// Limit of diagnostics for one file: more are not readable, and a hostile file must not fill the memory.
 const MAX_DIAGNOSTICS: usize = 1_000;
@@ -306,22 +307,28 @@ impl Reader {
 
     /// Returns an integer with a minimum.
     pub fn whole(&self, item: &Item<'_>, least: i64) -> Option<i64> {
+        let hint = if least == i64::MIN { "write a whole number".to_owned() } else { format!("write a whole number, {least} or more") };
+        self.whole_in(item, &(least..=i64::MAX), &hint)
+    }
+
+    /// Returns an integer of a range.
+    pub fn whole_in(&self, item: &Item<'_>, range: &RangeInclusive<i64>, hint: &str) -> Option<i64> {
         let Kind::Number(number) = &item.node.kind else {
             let is_digits = item.node.text().is_some_and(|text| text.parse::<i64>().is_ok());
-            self.mistyped(item, "a whole number", if is_digits { "leave out the quotes".to_owned() } else { at_least(least) });
+            self.mistyped(item, "a whole number", if is_digits { "leave out the quotes" } else { hint });
             return None;
         };
-        match number.as_i64() {
-            Some(value) if value >= least => Some(value),
-            Some(_) => {
-                self.error_with(item, format!("`{}` must be at least {least}", item.name()), at_least(least));
-                None
-            }
-            None => {
-                self.error_with(item, format!("`{}` must be a whole number, not {number}", item.name()), at_least(least));
-                None
-            }
+        let value = number.as_i64();
+        if value.is_some_and(|value| range.contains(&value)) {
+            return value;
         }
+        let message = if value.is_some() || number.is_u64() {
+            format!("`{}` must be from {} to {}", item.name(), range.start(), range.end())
+        } else {
+            format!("`{}` must be a whole number, not {number}", item.name())
+        };
+        self.error_with(item, message, hint);
+        None
     }
 
     /// Sets a value if the key exists and is not null.
@@ -351,6 +358,35 @@ impl Reader {
 
     /// Returns a duration: seconds as a number, or a string with units.
     pub fn duration(&self, item: &Item<'_>) -> Option<Duration> {
+        let (zero, year) = ("write zero or more", "leave it out, or write what is meant, such as `365d`");
+        let hint = |error| if error == ParseError::Negative { zero } else { year };
+        self.ranged(item, |error| (format!("from {} to {}", shown(Duration::ZERO), shown(MAX_DURATION)), hint(error)))
+    }
+
+    /// Returns a duration of a range.
+    pub fn duration_in(&self, item: &Item<'_>, range: &RangeInclusive<Duration>, hint: &str) -> Option<Duration> {
+        let words = || format!("from {} to {}", shown(*range.start()), shown(*range.end()));
+        let duration = self.ranged(item, |_| (words(), hint))?;
+        if range.contains(&duration) {
+            return Some(duration);
+        }
+        self.error_with(item, format!("`{}` must be {}", item.name(), words()), hint);
+        None
+    }
+
+    /// Returns a duration that is not zero.
+    pub fn duration_above_zero(&self, item: &Item<'_>, hint: &str) -> Option<Duration> {
+        let words = || format!("more than {}, and at most {}", shown(Duration::ZERO), shown(MAX_DURATION));
+        let duration = self.ranged(item, |_| (words(), hint))?;
+        if !duration.is_zero() {
+            return Some(duration);
+        }
+        self.error_with(item, format!("`{}` must be {}", item.name(), words()), hint);
+        None
+    }
+
+    /// Returns a duration from zero to the longest one. `of_range` gives the words and the hint for one that is not.
+    fn ranged<'h>(&self, item: &Item<'_>, of_range: impl FnOnce(ParseError) -> (String, &'h str)) -> Option<Duration> {
         let parsed = match &item.node.kind {
             Kind::Number(number) => match number.as_f64() {
                 Some(seconds) if seconds >= 0.0 => Duration::try_from_secs_f64(seconds).map_err(|_| ParseError::TooLong),
@@ -362,37 +398,40 @@ impl Reader {
                 return None;
             }
         };
-        let in_range = |duration: Duration| if duration <= values::MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
+        let in_range = |duration: Duration| if duration <= MAX_DURATION { Ok(duration) } else { Err(ParseError::TooLong) };
         match parsed.and_then(in_range) {
             Ok(duration) => Some(duration),
+            Err(error @ (ParseError::Negative | ParseError::TooLong)) => {
+                let (range, hint) = of_range(error);
+                self.error_with(item, format!("`{}` must be {range}", item.name()), hint);
+                None
+            }
             Err(error) => {
-                self.bad_duration(item, error);
+                let hint = match (error, item.node.text()) {
+                    (ParseError::NoUnit, Some(text)) => format!("write `{text}s`, or the number without quotes"),
+                    _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
+                };
+                self.error_with(item, format!("bad duration in `{}`: {error}", item.name()), hint);
                 None
             }
         }
     }
 
-    fn bad_duration(&self, item: &Item<'_>, error: ParseError) {
-        let hint = match (error, item.node.text()) {
-            (ParseError::Negative, _) => "write zero or more".to_owned(),
-            (ParseError::TooLong, _) => "leave it out, or write what is meant, such as `365d`".to_owned(),
-            (ParseError::NoUnit, Some(text)) => format!("write `{text}s`, or the number without quotes"),
-            _ => "write seconds as a number, or such as `500ms`, `30s`, `1h30m`, `2d`".to_owned(),
-        };
-        let problem = if error == ParseError::TooLong { "a duration is at most 36500d".to_owned() } else { error.to_string() };
-        self.error_with(item, format!("bad duration in `{}`: {problem}", item.name()), hint);
-    }
-
     /// Returns bytes: a number, or a quantity.
     pub fn size(&self, item: &Item<'_>) -> Option<u64> {
+        self.size_up_to(item, values::MAX_SIZE, "write bytes as a number, or such as `64Mi`")
+    }
+
+    /// Returns bytes with a maximum.
+    pub fn size_up_to(&self, item: &Item<'_>, most: u64, hint: &str) -> Option<u64> {
         let size = match &item.node.kind {
             Kind::Number(number) => number.as_u64(),
             Kind::Text(text) => values::size(&text.value),
             _ => None,
         };
-        let size = size.filter(|size| *size > 0);
+        let size = size.filter(|size| (1..=most).contains(size));
         if size.is_none() {
-            self.error_with(item, format!("`{}` must be a size", item.name()), "write bytes as a number, or such as `64Mi`");
+            self.error_with(item, format!("`{}` must be a size from 1 byte to {}", item.name(), values::shown_size(most)), hint);
         }
         size
     }
@@ -431,8 +470,4 @@ impl Reader {
         }
         found
     }
-}
-
-fn at_least(least: i64) -> String {
-    if least == i64::MIN { "write a whole number".to_owned() } else { format!("write a whole number, {least} or more") }
 }

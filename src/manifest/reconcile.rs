@@ -24,14 +24,7 @@ impl OperatorBuilder<'_> {
         let filters = self.filters(&fields, block, field.as_ref(), &asking);
         let policy = self.policy(&fields, &self.operator.defaults.clone());
         let owns = reader.list_of(&fields, "owns").iter().filter_map(|item| self.kind(item)).collect();
-        let resync = fields.get("resync").and_then(|item| {
-            let interval = reader.duration(&item)?;
-            if interval.is_zero() {
-                reader.error_with(&item, "`resync` must be more than zero", "leave it out if changes alone matter");
-                return None;
-            }
-            Some(interval)
-        });
+        let resync = fields.get("resync").and_then(|item| reader.duration_above_zero(&item, "leave it out if changes alone matter"));
         let prune = reader.flag(&fields, "prune").unwrap_or(false);
         let request = Request { kind: BindingKind::Reconcile, script: &script, suffix: field.as_ref(), deadline: None };
         let bound = self.bind(&fields, &request);

@@ -8,6 +8,7 @@ use crate::kit::Rate;
 use super::reader::{Fields, Item, Reader};
 use super::settings::{Breaker, Settings};
 use super::tree::Kind;
+use super::values::MAX_DURATION;
 use super::{admission, canary, hook_server, ranges, storages};
 
 /// The settings of manifests and scripts: sections, and their keys.
@@ -38,18 +39,16 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Settings {
         let special = |key: &str| special(section, key);
         if let Some(fields) = reader.fields_but(&item, "these settings", known, special) {
             read_section(reader, section, &fields, &mut settings);
-            check_ranges(reader, section, &fields, &settings);
         }
     }
     settings
 }
 
-fn check_ranges(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &Settings) {
-    for found in ranges::check(settings).into_iter().filter(|found| found.section == section) {
-        let Some(item) = fields.get(found.key) else { continue };
-        let item = found.index.and_then(|index| item.items()?.into_iter().nth(index)).unwrap_or(item);
-        reader.error_with(&item, format!("`{}` must be {}", item.name(), found.range), "leave it out for the default");
-    }
+/// The hint for a value out of its range.
+const DEFAULT: &str = "leave it out for the default";
+
+fn duration(reader: &Reader, section: &str, item: &Item<'_>) -> Option<Duration> {
+    reader.duration_in(item, &(ranges::least(section, item.name())..=MAX_DURATION), DEFAULT)
 }
 
 fn special(section: &str, key: &str) -> Option<(String, String)> {
@@ -65,24 +64,26 @@ fn special(section: &str, key: &str) -> Option<(String, String)> {
 }
 
 fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &mut Settings) {
+    let timed = |reader: &Reader, item: &Item<'_>| duration(reader, section, item);
     match section {
-        "process" => reader.set_option(fields, "ultimateExitingTimeout", &mut settings.process.ultimate_exiting_timeout, Reader::duration),
+        "process" => reader.set_option(fields, "ultimateExitingTimeout", &mut settings.process.ultimate_exiting_timeout, timed),
         "posting" => posting(reader, fields, settings),
         "peering" => peering(reader, fields, settings),
         "watching" => {
             let watching = &mut settings.watching;
-            reader.set_option(fields, "serverTimeout", &mut watching.server_timeout, Reader::duration);
-            reader.set_option(fields, "clientTimeout", &mut watching.client_timeout, Reader::duration);
-            reader.set_option(fields, "connectTimeout", &mut watching.connect_timeout, Reader::duration);
-            reader.set(fields, "reconnectBackoff", &mut watching.reconnect_backoff, Reader::duration);
-            reader.set(fields, "inactivityTimeout", &mut watching.inactivity_timeout, Reader::duration);
+            reader.set_option(fields, "serverTimeout", &mut watching.server_timeout, timed);
+            reader.set_option(fields, "clientTimeout", &mut watching.client_timeout, timed);
+            reader.set_option(fields, "connectTimeout", &mut watching.connect_timeout, timed);
+            reader.set(fields, "reconnectBackoff", &mut watching.reconnect_backoff, timed);
+            reader.set(fields, "inactivityTimeout", &mut watching.inactivity_timeout, timed);
         }
         "queueing" => {
             let queueing = &mut settings.queueing;
-            let limit = |reader: &Reader, item: &Item<'_>| reader.whole(item, 1).map(|limit| limit as usize);
+            let limit =
+                |reader: &Reader, item: &Item<'_>| reader.whole_in(item, &(1..=ranges::MAX_WORKERS), DEFAULT).map(|limit| limit as usize);
             reader.set_option(fields, "workerLimit", &mut queueing.worker_limit, limit);
-            reader.set(fields, "idleTimeout", &mut queueing.idle_timeout, Reader::duration);
-            reader.set(fields, "exitTimeout", &mut queueing.exit_timeout, Reader::duration);
+            reader.set(fields, "idleTimeout", &mut queueing.idle_timeout, timed);
+            reader.set(fields, "exitTimeout", &mut queueing.exit_timeout, timed);
             reader.set(fields, "errorDelays", &mut queueing.error_delays, durations);
             reader.set_option(fields, "breaker", &mut queueing.breaker, breaker);
         }
@@ -94,21 +95,22 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
         }
         "hooks" => reader.set_option(fields, "server", &mut settings.hooks.server, hook_server::read),
         "execution" => {
-            reader.set(fields, "defaultBackoff", &mut settings.execution.default_backoff, Reader::duration);
+            reader.set(fields, "defaultBackoff", &mut settings.execution.default_backoff, timed);
             reader.set(fields, "lifecycle", &mut settings.execution.lifecycle, lifecycle);
         }
         "background" => {
             let background = &mut settings.background;
-            let cycles = |reader: &Reader, item: &Item<'_>| reader.whole(item, 0).map(|cycles| cycles as u64);
-            reader.set(fields, "cancellationPolling", &mut background.cancellation_polling, Reader::duration);
-            reader.set_option(fields, "instantExitTimeout", &mut background.instant_exit_timeout, Reader::duration);
+            let cycles =
+                |reader: &Reader, item: &Item<'_>| reader.whole_in(item, &(0..=ranges::MAX_CYCLES), DEFAULT).map(|cycles| cycles as u64);
+            reader.set(fields, "cancellationPolling", &mut background.cancellation_polling, timed);
+            reader.set_option(fields, "instantExitTimeout", &mut background.instant_exit_timeout, timed);
             reader.set_option(fields, "instantExitZeroTimeCycles", &mut background.instant_exit_zero_time_cycles, cycles);
         }
         "scripts" => reader.set(fields, "memory", &mut settings.scripts.memory, Reader::size),
         "networking" => {
             let networking = &mut settings.networking;
-            reader.set_option(fields, "requestTimeout", &mut networking.request_timeout, Reader::duration);
-            reader.set_option(fields, "connectTimeout", &mut networking.connect_timeout, Reader::duration);
+            reader.set_option(fields, "requestTimeout", &mut networking.request_timeout, timed);
+            reader.set_option(fields, "connectTimeout", &mut networking.connect_timeout, timed);
             reader.set(fields, "errorBackoffs", &mut networking.error_backoffs, durations);
             reader.set(fields, "enforceRetryAfter", &mut networking.enforce_retry_after, Reader::boolean);
             reader.set(fields, "trustEnv", &mut networking.trust_env, Reader::boolean);
@@ -121,7 +123,7 @@ fn read_section(reader: &Reader, section: &str, fields: &Fields<'_>, settings: &
             reader.set(fields, "progressStorage", &mut persistence.storages.progress, storages::progress);
             reader.set(fields, "diffbaseStorage", &mut persistence.storages.diffbase, storages::diffbase);
             reader.set(fields, "secrets", &mut persistence.storages.secrets.form, storages::secrets);
-            reader.set(fields, "consistencyTimeout", &mut persistence.consistency_timeout, Reader::duration);
+            reader.set(fields, "consistencyTimeout", &mut persistence.consistency_timeout, timed);
         }
     }
 }
@@ -140,7 +142,7 @@ fn posting(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
 fn peering(reader: &Reader, fields: &Fields<'_>, settings: &mut Settings) {
     let peering = &mut settings.peering;
     let priority = |reader: &Reader, item: &Item<'_>| reader.whole(item, i64::MIN);
-    let lifetime = |reader: &Reader, item: &Item<'_>| reader.duration(item).map(whole_seconds);
+    let lifetime = |reader: &Reader, item: &Item<'_>| duration(reader, "peering", item).map(whole_seconds);
     reader.set(fields, "name", &mut peering.name, Reader::owned);
     reader.set(fields, "stealth", &mut peering.stealth, Reader::boolean);
     reader.set(fields, "priority", &mut peering.priority, priority);
@@ -204,22 +206,12 @@ fn breaker(reader: &Reader, item: &Item<'_>) -> Option<Breaker> {
 }
 
 fn up_to(reader: &Reader, item: &Item<'_>, most: i64) -> Option<u32> {
-    let count = reader.whole(item, 1)?;
-    if count <= most {
-        return u32::try_from(count).ok();
-    }
-    reader.error_with(item, format!("`{}` must be at most {most}", item.name()), "leave it out for the default");
-    None
+    u32::try_from(reader.whole_in(item, &(1..=most), DEFAULT)?).ok()
 }
 
 fn at_least_a_second(reader: &Reader, item: &Item<'_>) -> Option<Duration> {
-    let duration = reader.duration(item)?;
-    if duration >= Duration::from_secs(1) {
-        return Some(duration);
-    }
     let hint = "leave it out for the default; `breaker: null` turns the breaker off";
-    reader.error_with(item, format!("`{}` must be at least 1s", item.name()), hint);
-    None
+    reader.duration_in(item, &(Duration::from_secs(1)..=MAX_DURATION), hint)
 }
 
 /// Kubernetes' rule for the types of conditions, without a prefix.

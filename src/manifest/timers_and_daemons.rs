@@ -17,6 +17,7 @@ use super::filters::{Asking, FILTERS};
 use super::operator::{Daemon, Delay, Rhythm, Ticks, Timer};
 use super::reader::{Fields, Item};
 use super::tree::Kind;
+use super::values::MAX_DURATION;
 
 /// A cron expression that has no tick after this time never runs.
 const EARLIEST: Timestamp = Timestamp::UNIX_EPOCH;
@@ -58,12 +59,9 @@ impl OperatorBuilder<'_> {
         let initial_delay = self.delay(&fields, &asking);
         let duration = |key: &str| fields.get(key).and_then(|item| reader.duration(&item));
         let backoff = duration("cancellationBackoff");
-        let (timeout, polling) = (duration("cancellationTimeout"), duration("cancellationPolling"));
-        if let (Some(polling), Some(item)) = (polling, fields.get("cancellationPolling"))
-            && polling < MIN_POLLING
-        {
-            reader.error_with(&item, "`cancellationPolling` must be from 100ms to 36500d", "leave it out for the default");
-        }
+        let timeout = duration("cancellationTimeout");
+        let polling = fields.get("cancellationPolling");
+        let polling = polling.and_then(|item| reader.duration_in(&item, &(MIN_POLLING..=MAX_DURATION), "leave it out for the default"));
         if let Some(handler) = self.spawned(&fields, block, ids, (&script, &asking), On::Daemon) {
             self.operator.daemons.push(Daemon {
                 handler,

@@ -267,7 +267,7 @@ fn probes(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedProbes> 
     let reader = context.reader;
     let fields = reader.fields(item, "the probes", &["status", "results", "message"])?;
     let status = match fields.get("status") {
-        Some(item) => reader.whole(&item, 100)?,
+        Some(item) => reader.whole_in(&item, &(100..=599), "write a status of HTTP")?,
         None => 200,
     };
     let results = fields.get("results").and_then(|item| Pattern::read(reader, &context.expressions, &item));

@@ -75,7 +75,8 @@ fn expected(context: &ReadContext<'_>, item: &Item<'_>) -> ExpectedHookAnswer {
     let Some(fields) = reader.fields(item, "the answer of a hook", &["status", "json", "body", "headers"]) else {
         return ExpectedHookAnswer::default();
     };
-    let status = fields.get("status").and_then(|item| Some((item.node.spot, reader.whole(&item, 100)?)));
+    let status =
+        fields.get("status").and_then(|item| Some((item.node.spot, reader.whole_in(&item, &(100..=599), "write a status of HTTP")?)));
     let of_headers = fields.get("headers").and_then(|item| item.entries()).unwrap_or_default();
     ExpectedHookAnswer {
         status,

@@ -73,7 +73,7 @@ fn denial(context: &ReadContext<'_>, item: &Item<'_>) -> Option<ExpectedDenial> 
         return is_denied.then_some(ExpectedDenial { spot, code: None, message: None });
     }
     let fields = reader.fields(item, "a denial", &["code", "message"])?;
-    let code = fields.get("code").and_then(|item| reader.whole(&item, 100));
+    let code = fields.get("code").and_then(|item| reader.whole_in(&item, &(100..=599), "write a status of HTTP"));
     let message = fields.get("message").and_then(|item| pattern_of_text(context, &item));
     Some(ExpectedDenial { spot, code, message })
 }

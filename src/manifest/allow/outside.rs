@@ -31,14 +31,7 @@ fn program(reader: &Reader, item: &Item<'_>) -> Option<AllowedProgram> {
     let args = reader.list_of(&fields, "args").iter().filter_map(|item| argument(reader, item)).collect();
     let (mut time, mut output) = (DEFAULT_TIME, DEFAULT_OUTPUT);
     reader.set(&fields, "time", &mut time, time_of);
-    reader.set(&fields, "output", &mut output, |reader, item| {
-        let size = reader.size(item)?;
-        if size <= MAX_OUTPUT {
-            return Some(size);
-        }
-        reader.error_with(item, "`output` must be at most 256Mi", "all of the output is kept in memory");
-        None
-    });
+    reader.set(&fields, "output", &mut output, |reader, item| reader.size_up_to(item, MAX_OUTPUT, "all of the output is kept in memory"));
     Some(AllowedProgram { path: path?, args, time, output })
 }
 
@@ -59,12 +52,7 @@ fn argument(reader: &Reader, item: &Item<'_>) -> Option<String> {
 }
 
 fn time_of(reader: &Reader, item: &Item<'_>) -> Option<Duration> {
-    let time = reader.duration(item)?;
-    if !time.is_zero() {
-        return Some(time);
-    }
-    reader.error_with(item, "`time` must be more than zero", "leave it out for the default of one minute");
-    None
+    reader.duration_above_zero(item, "leave it out for the default of one minute")
 }
 
 /// Reads the patterns of files.

@@ -12,7 +12,7 @@ use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::tree::Kind;
 use crate::script::outside::{HttpAnswer, HttpProblem};
 
-/// What may fail in place of an answer.
+/// The failures that a stub may have in place of an answer.
 const PROBLEMS: [(&str, HttpProblem); 4] =
     [("connect", HttpProblem::Connect), ("tls", HttpProblem::Tls), ("broken", HttpProblem::Broken), ("timeout", HttpProblem::Timeout)];
 
@@ -84,10 +84,7 @@ fn recording(reader: &Reader, item: &Item<'_>) -> Option<Recording> {
 fn reply(reader: &Reader, item: &Item<'_>) -> Option<HttpReply> {
     let fields = reader.fields(item, "a reply", &["status", "headers", "json", "body", "bytes", "delay", "error"])?;
     let status = fields.get("status").map_or(Some(200), |item| {
-        let status = reader.whole(&item, 100)?;
-        if status > 599 {
-            reader.error_with(&item, format!("{status} is no status of HTTP"), "write a number from 100 to 599");
-        }
+        let status = reader.whole_in(&item, &(100..=599), "write a status of HTTP")?;
         u16::try_from(status).ok()
     })?;
     let mut headers = Vec::new();

@@ -61,13 +61,8 @@ fn command(reader: &Reader, fields: &Fields<'_>, exec: &Item<'_>) -> PodAnswer {
 
 /// Returns the error of the API server: by its status, its message, or both.
 fn failure(reader: &Reader, fields: &Fields<'_>) -> Option<ApiError> {
-    let status = fields.get("status").and_then(|item| {
-        let status = reader.whole(&item, 400)?;
-        if status > 599 {
-            reader.error_with(&item, format!("{status} is no status of a failure"), "write a number from 400 to 599");
-        }
-        u16::try_from(status).ok()
-    });
+    let status =
+        fields.get("status").and_then(|item| u16::try_from(reader.whole_in(&item, &(400..=599), "write the status of a failure")?).ok());
     let message = reader.string(fields, "fails");
     if status.is_none() && message.is_none() {
         return None;
