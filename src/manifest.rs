@@ -46,4 +46,5 @@ pub mod tree;
 pub use diagnostic::{Diagnostic, Severity, Snippet};
 pub use load::{Loaded, load, read};
 pub use operator::{Activity, Daemon, NamedKind, Operator, Reconcile, Schedule, Timer, Unsupported, Webhook};
+pub(crate) use scripts::requested_kinds;
 pub use settings::Settings;

@@ -1,15 +1,17 @@
 //! The diagnostics of the script host, in the form of the manifest's own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::object::Selector;
 use crate::script::host::load::{self, Checked};
-use crate::script::interface::access::Access;
+use crate::script::interface::access::{self, Access};
 use crate::script::interface::problem::{self, Problem};
 
 use super::builder::{OperatorBuilder, plain};
 use super::diagnostic::{Diagnostic, Severity};
+use super::operator::{NamedKind, Operator};
 use super::source::Source;
 use super::tree::{Kind, Node};
 
@@ -41,6 +43,21 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
         }
     }
     found
+}
+
+/// Returns the kinds of the requests of scripts, as far as they are plain texts, with the positions of the calls.
+pub(crate) fn requested_kinds(operator: &Operator) -> Vec<NamedKind> {
+    let mut seen = BTreeSet::new();
+    let mut kinds = Vec::new();
+    for access in &operator.calls.accesses {
+        if let access::Kind::Text(text) = &access.kind
+            && let Ok(selector) = Selector::parse(text)
+            && seen.insert((&access.place, text))
+        {
+            kinds.push(NamedKind { selector, text: text.clone(), place: place_of(access) });
+        }
+    }
+    kinds
 }
 
 /// Returns the position of a request of a script, as a diagnostic without a message.

@@ -25,6 +25,7 @@ mod facts;
 mod flow;
 mod literals;
 mod loops;
+mod lost;
 mod names;
 mod program;
 mod python;
@@ -34,6 +35,7 @@ pub mod settings;
 mod shadows;
 mod source;
 mod suggest;
+mod syntax;
 #[cfg(test)]
 mod tests;
 
@@ -64,7 +66,7 @@ pub struct Scripts {
     pub imports: Imports,
     /// The templates that they render.
     pub rendered: Rendered,
-    /// What they do in the cluster.
+    /// The requests to the cluster that the check finds in them.
     pub calls: Calls,
 }
 
@@ -97,7 +99,7 @@ pub fn read(declaration: &Declaration) -> Scripts {
     let rendered = literals::templates(codes(&program, &inlines));
     let compiled: Vec<(usize, &Code)> = inlines.iter().map(|(index, _, code)| (*index, code)).collect();
     let calls = calls::find(declaration, &program, &compiled);
-    // What is broken is often unknown only because of that.
+    // Names in broken code are often unknown only because of that.
     if !report.has_errors() {
         rights::check(&calls, declaration, &mut report);
         rights::check_imports(codes(&program, &inlines), declaration, &mut report);
@@ -148,11 +150,15 @@ impl Checker<'_> {
             advice::check_values(code, false, report);
             literals::check(code, self.declaration, report);
         }
+        // Code of the manifest is named like the file whose functions it sees.
+        let of_code = |code: &Code| lost::subhandlers(code).into_iter().map(|name| (code.name.clone(), name)).collect::<Vec<_>>();
+        let handlers: BTreeSet<(String, String)> = handlers.into_iter().chain(codes(self.program, inlines).flat_map(of_code)).collect();
+        let is_handler = |code: &Code, unit: &Unit| handlers.contains(&(code.name.clone(), unit.name.clone()));
         for code in self.program.files() {
-            flow::check_lost_results(code, |unit| handlers.iter().any(|(file, name)| *file == code.name && *name == unit.name), report);
+            lost::check(code, |unit| is_handler(code, unit), report);
         }
         for (index, binding, code) in inlines {
-            flow::check_lost_results(code, |unit| std::ptr::eq(unit, &raw const code.top), report);
+            lost::check(code, |unit| std::ptr::eq(unit, &raw const code.top) || is_handler(code, unit), report);
             advice::check_returns(code, &code.top, binding.kind, &binding.place, *index, report);
         }
         for (_, expression, code) in expressions {

@@ -9,4 +9,5 @@ pub(super) mod script_error;
 pub(super) mod shared;
 pub mod stopped;
 pub(super) mod time;
+pub(super) mod titles;
 pub(super) mod transforms;

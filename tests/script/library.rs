@@ -78,6 +78,37 @@ fn lists_are_sorted_by_functions_whose_errors_are_told() {
 }
 
 #[test]
+fn errors_name_types_in_plain_words() {
+    let told = [
+        ("[3, 1].sort_by(|a| \"x\");", "the closure cannot be called with an integer and an integer"),
+        ("[1].map(|a, b, c, d| 1);", "the closure cannot be called with"),
+        ("base64::encode([1.5]);", "must be a text or bytes, not a list"),
+        ("crypto::sha1(#{});", "must be a text or bytes, not a map"),
+        ("sleep([1]);", "a list is no duration"),
+        ("[[|| 1]].unique();", "a function has no JSON form"),
+        ("let l = [1]; l[5];", "there is no item 5: the list has 1 item"),
+        ("let t = \"ab\"; t[7];", "there is no character 7: the text has 2 characters"),
+        ("let n = true; n[\"a\"];", "a boolean has no parts by a text"),
+        ("let n = 5; n.oops;", "an integer has no `oops`"),
+        ("let n = 5; for x in n { }", "a loop goes over a list"),
+        ("let n = 5; if n { }", "a boolean is needed here, not an integer"),
+        ("#{} * 1;", "there is no function `*` for a map and an integer"),
+        ("[1] - \"a\";", "there is no function `-` for a list and a text"),
+        ("(0..3) * 1.5;", "there is no function `*` for a range and a float"),
+        ("now() * 'c';", "there is no function `*` for a time and a character"),
+        ("spec * (|x| x);", "there is no function `*` for a part of the object and a function"),
+        ("to_bytes(\"a\") * logger;", "there is no function `*` for bytes and the logger"),
+    ];
+    for (text, expected) in told {
+        let found = failure(text);
+        assert!(found.contains(expected), "{text}: {found}");
+        for word in ["anon$", "i64", "f64", "ImmutableString", "Dynamic", " | ", "::", "array", "string"] {
+            assert!(!found.contains(word), "{text}: {found}");
+        }
+    }
+}
+
+#[test]
 fn views_have_the_methods_of_lists_and_maps() {
     gives(&[
         ("spec.list.reversed()[0].a", json!("b")),
@@ -335,7 +366,7 @@ fn digests_and_codes_are_those_of_the_published_vectors() {
     ]);
     fails(&[
         ("crypto::hmac(\"crc\", \"k\", \"v\")", "the algorithm is md5"),
-        ("crypto::sha1(1)", "must be a text or bytes, not a value of the type i64"),
+        ("crypto::sha1(1)", "must be a text or bytes, not an integer"),
     ]);
 }
 

@@ -1,7 +1,7 @@
-//! Finds kinds that neither the embedded server nor the `crds` of the operator have.
+//! Finds kinds, in manifests and in requests of scripts, that neither the embedded server nor the `crds` of the operator have.
 
 use crate::kit::suggest;
-use crate::manifest::{Diagnostic, NamedKind, Operator, Severity, known_kinds};
+use crate::manifest::{self, Diagnostic, NamedKind, Operator, Severity, known_kinds};
 use crate::object::Resource;
 
 /// Returns a warning for each kind that is probably misspelt, and a hint for each that only a real cluster may have.
@@ -11,8 +11,14 @@ pub(super) fn check(operators: &[Operator]) -> Vec<Diagnostic> {
 
 fn check_operator(operator: &Operator) -> Vec<Diagnostic> {
     let known = known_kinds::of(std::slice::from_ref(operator));
-    let specific = operator.kinds.iter().filter(|named| named.selector.is_specific());
-    specific.filter(|named| !known.iter().any(|resource| named.selector.matches(resource))).map(|named| unknown(named, &known)).collect()
+    let find = |named: &NamedKind| {
+        let is_unknown = named.selector.is_specific() && !known.iter().any(|resource| named.selector.matches(resource));
+        is_unknown.then(|| unknown(named, &known))
+    };
+    let of_scripts = manifest::requested_kinds(operator);
+    // Scripts may use kinds that they have defined themselves, or that `k8s::exists` has found: only a misspelling is reported.
+    let of_scripts = of_scripts.iter().filter_map(find).filter(|one| one.severity == Severity::Warning);
+    operator.kinds.iter().filter_map(find).chain(of_scripts).collect()
 }
 
 fn unknown(named: &NamedKind, known: &[Resource]) -> Diagnostic {

@@ -35,7 +35,7 @@ impl Unit {
 /// One use in a unit.
 #[derive(Debug, Clone)]
 pub(super) struct Use {
-    /// Where.
+    /// Its position in the source.
     pub position: Position,
     /// The use.
     pub what: What,
@@ -130,7 +130,7 @@ pub(super) enum Value {
     Nothing,
     /// It is `false`.
     False,
-    /// It is something else.
+    /// Any other use.
     Something,
 }
 
@@ -156,6 +156,8 @@ pub(super) enum Argument {
     Text(String, Position),
     /// A list; its items that are plain texts, with their positions.
     List(Vec<Option<(String, Position)>>),
+    /// A map: its keys, with their positions, and its values.
+    Map(Vec<(String, Position, Argument)>),
     /// A closure.
     Closure(String),
     /// A function by its name: `Fn("name")`.
@@ -167,7 +169,7 @@ pub(super) enum Argument {
 /// One step from a variable to its parts.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Where.
+    /// Its position in the source.
     pub position: Position,
     /// Whether it is optional (`?.`).
     pub is_safe: bool,
@@ -485,6 +487,9 @@ fn argument_of(expression: &Expr) -> Argument {
         Expr::Variable(parts, ..) if parts.2.is_empty() => Argument::Variable(parts.1.to_string()),
         Expr::StringConstant(text, position) => Argument::Text(text.to_string(), *position),
         Expr::Array(items, _) => Argument::List(items.iter().map(|item| text_of(item).map(|text| (text, item.position()))).collect()),
+        Expr::Map(parts, _) => {
+            Argument::Map(parts.0.iter().map(|(key, value)| (key.name.to_string(), key.pos, argument_of(value))).collect())
+        }
         Expr::FnCall(call, _) if call.name == "Fn" && call.args.len() == 1 => {
             text_of(&call.args[0]).map_or(Argument::Other, Argument::Pointer)
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use super::facts::{Argument, Step, To, Unit, Use, ValueUse, What};
+use super::facts::{Argument, Step, To, Unit, Use, What};
 use super::program::{Code, Module, Program};
 use super::report::Report;
 use super::settings;
@@ -224,7 +224,9 @@ impl<'a> Walk<'a> {
         if let Err(unknown) = settings::check(&names) {
             let (name, step) = keys[unknown.depth];
             let way = [&[root], &names[..=unknown.depth]].concat().join(".");
-            self.error(code, step, name, format!("there is no setting `{way}`"), did_you_mean(name, unknown.known.iter().copied()));
+            let hint = did_you_mean(name, unknown.known.iter().copied());
+            let hint = hint.unwrap_or_else(|| format!("there are {}", unknown.known.join(", ")));
+            self.error(code, step, name, format!("there is no setting `{way}`"), Some(hint));
         }
     }
 
@@ -404,35 +406,4 @@ fn view_hint(kind: &str, steps: &[Step]) -> String {
     let is_word = |name: &str| name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
     let way = names.fold(start.to_owned(), |way, name| if is_word(name) { format!("{way}.{name}") } else { format!("{way}[{name:?}]") });
     format!("assign to `{way}`")
-}
-
-/// Functions that return changed copies, and change nothing in place.
-const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "harmonize_naming", "adjust_namespace"];
-
-/// Functions that create an error, which has no effect unless it is thrown.
-const ERRORS: &[&str] = &["temporary", "permanent", "reject"];
-
-/// Reports dropped results of functions without side effects, and errors that are created but not thrown.
-pub(super) fn check_lost_results(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mut Report) {
-    for unit in std::iter::once(&code.top).chain(&code.units) {
-        let is_handler = is_handler(unit);
-        for usage in &unit.uses {
-            let What::Call { namespace, name, value_use, .. } = &usage.what else { continue };
-            let is_own = code.functions(name).next().is_some();
-            let is_lost = *value_use == ValueUse::Lost || (*value_use == ValueUse::Last && is_handler);
-            let is_unthrown = is_lost || (*value_use == ValueUse::Returned && is_handler);
-            if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
-                let spot = spot_of(usage.position, name.chars().count());
-                let message = format!("`{name}` only makes an error, and nothing throws it");
-                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("write `throw {name}(…);`")), ..problem });
-            }
-            if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
-                let spot = spot_of(usage.position, name.chars().count());
-                let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");
-                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("write `let o = {name}(o);`")), ..problem });
-            }
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Calls that certainly fail because of literal arguments: templates, patterns, quantities, times, kinds, variables.
 
 mod outside;
+mod selectors;
 
 use std::path::Path;
 
@@ -26,6 +27,9 @@ use outside::Wrong;
 /// The files of a folder that are considered for a suggestion.
 const MAX_NEIGHBOURS: usize = 1_000;
 
+/// The hint for a text that is no address.
+const ADDRESS: &str = "an address is written like \"https://api.example.com/v1\"";
+
 /// Reports the calls of host functions that cannot succeed.
 pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report) {
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
@@ -37,6 +41,13 @@ pub(super) fn check(code: &Code, declaration: &Declaration, report: &mut Report)
         {
             let (text, position) = argument.unwrap_or((program, Position::NONE));
             report_finding(code, usage, position, text, wrong, report);
+        }
+        if let ([module], "list" | "watch_until") = (&namespace[..], name.as_str())
+            && module == "k8s"
+        {
+            for wrong in arguments.iter().flat_map(selectors::wrong_labels) {
+                report_finding(code, usage, wrong.position, &wrong.text, (wrong.message, Some(wrong.hint)), report);
+            }
         }
         for (index, argument) in arguments.iter().enumerate().filter(|_| !is_own) {
             let Argument::Text(text, position) = argument else { continue };
@@ -77,7 +88,9 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             let wrong = template_function::check(&declaration.root, text).err()?;
             Some((wrong.message, neighbour(&declaration.root, text).or(wrong.hint)))
         }
-        (None, "template_text", 0) => template_function::check_text(text).err().map(|message| (message, None)),
+        (None, "template_text", 0) => {
+            template_function::check_text(text).err().map(|message| (message, Some(template_function::SYNTAX.to_owned())))
+        }
         (None, "env", 0) => forbidden_variable(declaration, text),
         (None, "quantity", 0) => {
             let hint = "a quantity is a number, maybe with a suffix: `500Mi`, `100m`, `2k`";
@@ -87,12 +100,16 @@ fn judge(declaration: &Declaration, module: Option<&str>, name: &str, (index, co
             let hint = "write seconds as a number, or a text with units such as \"1h30m\"";
             duration::parse(text).is_err().then(|| (format!("{text:?} is no duration"), Some(hint.to_owned())))
         }
-        (None, "time", 0) if count == 1 => moments::moment(text).err().map(|message| (message, None)),
+        (None, "time", 0) if count == 1 => {
+            let hint = "a text of another form takes the form as second argument: `time(\"31.12.2020\", \"%d.%m.%Y\")`";
+            moments::moment(text).err().map(|message| (message, Some(hint.to_owned())))
+        }
         (Some("regex"), name, 0) if name != "escape" => {
             let hint = "a sign that is meant as it is needs a backslash, which is written `\\\\` in double quotes: \"\\\\(\"";
             patterns::compile(text).err().map(|message| (message, Some(hint.to_owned())))
         }
-        (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale", 0) => wrong_kind(text),
+        (Some("k8s"), "get" | "exists" | "list" | "patch" | "patch_status" | "scale" | "wait" | "watch_until", 0)
+        | (Some("k8s"), "can", 1) => wrong_kind(text),
         (Some("http"), "get" | "post" | "put" | "patch" | "delete" | "pages", 0) | (Some("http"), "request", 1) => {
             forbidden_host(declaration, text)
         }
@@ -131,8 +148,12 @@ fn forbidden_variable(declaration: &Declaration, name: &str) -> Option<Wrong> {
 fn forbidden_host(declaration: &Declaration, text: &str) -> Option<Wrong> {
     let url = match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
-        Ok(_) => return Some((format!("{text:?} does not begin with https:// or http://"), None)),
-        Err(error) => return Some((format!("{text:?} is no address: {error}"), None)),
+        Ok(_) => return Some((format!("{text:?} does not begin with https:// or http://"), Some(ADDRESS.to_owned()))),
+        Err(_) if !text.contains("://") => {
+            let rest = text.trim_start_matches('/');
+            return Some((format!("{text:?} does not begin with https:// or http://"), Some(format!("write \"https://{rest}\""))));
+        }
+        Err(error) => return Some((format!("{text:?} is no address: {error}"), Some(ADDRESS.to_owned()))),
     };
     let listed = &declaration.allow.http;
     if is_allowed(listed, &url) {

@@ -124,15 +124,23 @@ impl Names<'_> {
         let module = &namespace[0];
         if module == "global" {
             let is_known = self.codes().any(|code| code.has_constant(name));
-            return (!is_known)
-                .then(|| (format!("unknown constant `global::{name}`"), did_you_mean(name, self.codes().flat_map(Code::constants))));
+            return (!is_known).then(|| {
+                let meant = did_you_mean(name, self.codes().flat_map(Code::constants));
+                let hint = meant.unwrap_or_else(|| format!("declare it at the top level: `const {name} = …;`"));
+                (format!("unknown constant `global::{name}`"), Some(hint))
+            });
         }
         match self.program.module(self.code, unit, module) {
             Module::File(file) if namespace.len() == 1 && !file.exports(name) => {
-                let hint = file.has_constant(name).then(|| format!("write `export const {name} = …` in {}", file.name));
-                Some((format!("the module `{module}` exports no `{name}`"), hint))
+                let exported = || did_you_mean(name, file.constants().filter(|constant| file.exports(constant)));
+                let meant = if file.has_constant(name) { None } else { exported() };
+                let hint = meant.unwrap_or_else(|| format!("write `export const {name} = …;` in {}", file.name));
+                Some((format!("the module `{module}` exports no `{name}`"), Some(hint)))
             }
-            Module::Unknown if self.catalogue.module(module).is_some() => Some((format!("there is no constant `{module}::{name}`"), None)),
+            Module::Unknown if self.catalogue.module(module).is_some() => {
+                let hint = format!("`{module}` has only functions, which are called by `{module}::name(…)`");
+                Some((format!("there is no constant `{module}::{name}`"), Some(hint)))
+            }
             Module::Unknown => Some(self.unknown_module(module)),
             Module::File(_) | Module::Unclear => None,
         }
@@ -161,7 +169,7 @@ impl Names<'_> {
             return None;
         }
         if !arities.is_empty() {
-            return Some((wrong_number(name, &arities, arity), None));
+            return Some(wrong_number(name, &arities, arity, self.codes().flat_map(|code| code.functions(name))));
         }
         let is_variable = unit.locals.contains(name) || unit.params.iter().any(|param| param == name);
         if is_variable {
@@ -185,11 +193,12 @@ impl Names<'_> {
             return None;
         }
         let hint = if target.contains("::") {
-            Some("a function of another module cannot be passed by its name: wrap it in a closure".to_owned())
+            "a function of another module cannot be passed by its name: wrap it in a closure".to_owned()
         } else {
-            did_you_mean(target, self.codes().flat_map(Code::function_names))
+            let meant = did_you_mean(target, self.codes().flat_map(Code::function_names));
+            meant.unwrap_or_else(|| format!("define it by `fn {target}(…) {{ … }}`, or pass a closure: `|x| …`"))
         };
-        Some((format!("`Fn` names an unknown function `{target}`"), hint))
+        Some((format!("`Fn` names an unknown function `{target}`"), Some(hint)))
     }
 
     fn qualified_call(&self, unit: &Unit, namespace: &[String], name: &str, arity: usize) -> Option<Finding> {
@@ -197,16 +206,20 @@ impl Names<'_> {
         match self.program.module(self.code, unit, module) {
             Module::Unclear => return None,
             Module::File(file) => {
-                let arities: BTreeSet<usize> =
-                    file.functions(name).filter(|function| !function.is_private).map(|function| function.params.len()).collect();
+                let public = || file.functions(name).filter(|function| !function.is_private);
+                let arities: BTreeSet<usize> = public().map(|function| function.params.len()).collect();
                 return match arities.is_empty() {
                     false if arities.contains(&arity) => None,
-                    false => Some((wrong_number(&format!("{module}::{name}"), &arities, arity), None)),
+                    false => Some(wrong_number(&format!("{module}::{name}"), &arities, arity, public())),
                     true if file.functions(name).next().is_some() => Some((
                         format!("the function `{name}` of the module `{module}` is private"),
                         Some(format!("remove `private` in {}", file.name)),
                     )),
-                    true => Some((format!("unknown function `{module}::{name}`"), did_you_mean(name, file.function_names()))),
+                    true => {
+                        let hint = did_you_mean(name, file.function_names());
+                        let hint = hint.unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}` in {}", file.name));
+                        Some((format!("unknown function `{module}::{name}`"), Some(hint)))
+                    }
                 };
             }
             Module::Unknown => {}
@@ -217,7 +230,7 @@ impl Names<'_> {
         let Some(functions) = self.catalogue.module(module) else { return Some(self.unknown_module(module)) };
         match functions.get(name) {
             Some(arities) if arities.contains(&arity) => None,
-            Some(arities) => Some((wrong_number(&format!("{module}::{name}"), arities, arity), None)),
+            Some(arities) => Some(wrong_number(&format!("{module}::{name}"), arities, arity, [])),
             None => {
                 let hint = did_you_mean(name, functions.keys().map(String::as_str));
                 let all = functions.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -231,7 +244,9 @@ impl Names<'_> {
             What::Import { alias, .. } => Some(alias.as_str()),
             _ => None,
         });
-        (format!("unknown module `{module}`"), did_you_mean(module, imported.chain(self.catalogue.modules())))
+        let hint = did_you_mean(module, imported.chain(self.catalogue.modules()));
+        let hint = hint.unwrap_or_else(|| format!("import the file that has it: `import \"lib/{module}\" as {module};`"));
+        (format!("unknown module `{module}`"), Some(hint))
     }
 
     /// A method is a function of the host whose first argument is the value, or a function of the script with the value as `this`. A
@@ -250,16 +265,18 @@ impl Names<'_> {
         }
         if arities.is_empty() {
             let functions = self.catalogue.methods().chain(self.codes().flat_map(Code::function_names));
-            let hint = python::of_method(name).map(str::to_owned);
-            return Some((format!("unknown method `{name}`"), hint.or_else(|| did_you_mean(name, functions))));
+            let hint = python::of_method(name).map(str::to_owned).or_else(|| did_you_mean(name, functions));
+            let hint = hint.unwrap_or_else(|| format!("define it by `fn {name}(…) {{ … }}`, in which `this` is the value before the dot"));
+            return Some((format!("unknown method `{name}`"), Some(hint)));
         }
-        Some((wrong_number(name, &arities, arity), None))
+        Some(wrong_number(name, &arities, arity, self.codes().flat_map(|code| code.functions(name))))
     }
 }
 
 type Finding = (String, Option<String>);
 
-fn wrong_number(name: &str, arities: &BTreeSet<usize>, given: usize) -> String {
+/// Returns the message about a wrong number of arguments. `functions` are those of scripts that may have been meant.
+fn wrong_number<'a>(name: &str, arities: &BTreeSet<usize>, given: usize, functions: impl IntoIterator<Item = &'a Unit>) -> Finding {
     let known: Vec<String> = arities.iter().map(usize::to_string).collect();
     let known = match known.split_last() {
         Some((last, [])) => last.clone(),
@@ -267,5 +284,20 @@ fn wrong_number(name: &str, arities: &BTreeSet<usize>, given: usize) -> String {
         None => String::new(),
     };
     let noun = if known == "1" { "argument" } else { "arguments" };
-    format!("`{name}` takes {known} {noun}, {given} given")
+    let declared = functions.into_iter().next().map(|unit| format!("it is declared as `fn {}({})`", unit.name, unit.params.join(", ")));
+    let hint = declared.unwrap_or_else(|| way_to(arities, given));
+    (format!("`{name}` takes {known} {noun}, {given} given"), Some(hint))
+}
+
+/// Returns how a number of arguments becomes one of those that are taken.
+fn way_to(arities: &BTreeSet<usize>, given: usize) -> String {
+    let fewer = arities.range(..given).next_back();
+    match (fewer, arities.range(given..).next()) {
+        (Some(fewer), None) if *fewer == 0 => "leave the arguments out".to_owned(),
+        (Some(fewer), None) if given - fewer == 1 => "leave the last argument out".to_owned(),
+        (Some(fewer), None) => format!("leave the last {} arguments out", given - fewer),
+        (_, Some(more)) if more - given == 1 => "add the missing argument".to_owned(),
+        (_, Some(more)) => format!("add the {} missing arguments", more - given),
+        (None, None) => "call it in another way".to_owned(),
+    }
 }

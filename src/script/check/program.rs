@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use rhai::{AST, Engine, LexError, ParseError, ParseErrorType};
+use rhai::{AST, Engine, ParseError};
 
 use super::facts::{self, Unit, What};
-use super::python;
 use super::report::Report;
 use super::source::{self, Source, spot_of};
+use super::syntax;
 use crate::kit::source::{SourcePosition, SourceSpan};
 use crate::script::interface::declaration::{Code as Declared, Declaration};
 use crate::script::interface::problem::{Problem, Severity};
-use crate::script::interpreter::engine;
 use crate::script::sources::files::Unreadable;
 use crate::script::sources::imports::Targets;
 use crate::script::sources::modules;
@@ -141,7 +140,10 @@ impl Program {
             let Some(path) = path else { continue };
             let place = code.source.place(spot);
             match code.target(path) {
-                Err(message) => report.add(Problem::at(Severity::Error, place, message)),
+                Err(message) => {
+                    let hint = "a path begins at the folder of the scripts, as in `import \"lib/names\" as names;`, or with `./` at the file itself";
+                    report.add(Problem { hint: Some(hint.to_owned()), ..Problem::at(Severity::Error, place, message) });
+                }
                 Ok(file) => self.load_file(declaration, engine, &file, report, |unreadable| Problem {
                     hint: unreadable.hint,
                     ..Problem::at(Severity::Error, place.clone(), format!("cannot import {path:?}: {}", unreadable.message))
@@ -169,7 +171,7 @@ impl Program {
         let source = Source::of_file(shown_file(&declaration.root, file), text);
         let code = match engine.compile(&source.text) {
             Ok(ast) => Code::new(source, file.to_owned(), &ast),
-            Err(error) => return report.add(syntax(&error, &source)),
+            Err(error) => return report.add(syntax::problem(&error, &source)),
         };
         self.load_imports(declaration, engine, &code, report);
         self.files.insert(file.to_owned(), Some(code));
@@ -214,7 +216,9 @@ impl Program {
             if let Some(start) = way.iter().position(|before| *before == target) {
                 let circle = [&way[start..], &[target]].concat().join(" -> ");
                 let place = code.source.place(spot_of(usage.position, 1));
-                report.add(Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}")));
+                let problem = Problem::at(Severity::Error, place, format!("the imports go round in a circle: {circle}"));
+                let hint = "move what both files need to a third one".to_owned();
+                report.add(Problem { hint: Some(hint), ..problem });
             } else {
                 self.follow(&target, way, done, report);
             }
@@ -240,7 +244,7 @@ fn finish(compiled: Result<AST, ParseError>, source: Source, file: Option<&Path>
     match compiled {
         Ok(ast) => Some(Code::new(source, file.map(name_of).unwrap_or_default(), &ast)),
         Err(error) => {
-            report.add(syntax(&error, &source));
+            report.add(syntax::problem(&error, &source));
             None
         }
     }
@@ -286,102 +290,4 @@ fn named_files(declaration: &Declaration) -> Vec<(String, SourcePosition, Option
         .iter()
         .filter_map(|expression| expression.file.as_ref().map(|file| (name_of(file), expression.place.clone(), None)));
     of_bindings.chain(of_expressions).collect()
-}
-
-fn syntax(error: &ParseError, source: &Source) -> Problem {
-    let spot = spot_of(error.position(), 1);
-    let word = source.word(spot);
-    let (message, hint) = explain(error.err_type(), word);
-    let hint = hint_for(word).or_else(|| python::of_line(source.line(spot.line)).map(str::to_owned)).or(hint);
-    // The missing end of a statement is reported after it, and not before the next one, which may be lines below.
-    let spot = match error.err_type() {
-        ParseErrorType::MissingToken(token, _) if token == ";" => {
-            source.end_before(spot).filter(|end| end.line < spot.line).unwrap_or(spot)
-        }
-        _ => spot,
-    };
-    Problem { hint, ..Problem::at(Severity::Error, source.place(spot), message) }
-}
-
-fn explain(error: &ParseErrorType, word: &str) -> (String, Option<String>) {
-    let quotes = "text stands in double quotes or back-ticks: \"text\"; single quotes hold one character";
-    match error {
-        ParseErrorType::BadInput(LexError::MalformedChar(text)) => {
-            (format!("'{}' is not one character", text.trim_matches('\'')), Some(quotes.to_owned()))
-        }
-        ParseErrorType::PropertyExpected => (
-            "the name of a property is missing here".to_owned(),
-            Some("a keyword of Rhai as a key is written `spec[\"in\"]` or `#{\"if\": 1}`".to_owned()),
-        ),
-        // Names of functions are read before reserved words become names.
-        ParseErrorType::FnMissingName if engine::is_freed(word) => (
-            format!("`{word}` is a reserved word of Rhai, and cannot be the name of a function"),
-            Some(
-                if engine::is_keyword(word) { "choose another name" } else { "choose another name: it can only be the name of a variable" }
-                    .to_owned(),
-            ),
-        ),
-        ParseErrorType::Reserved(word) if word.starts_with(|c: char| c.is_alphabetic()) => {
-            (format!("`{word}` is a reserved word of Rhai"), Some("choose another name".to_owned()))
-        }
-        ParseErrorType::Reserved(sign) => (format!("unexpected `{sign}`"), None),
-        other => (lower_first(&other.to_string()), way_out(other).map(str::to_owned).or_else(|| missing(other))),
-    }
-}
-
-fn way_out(error: &ParseErrorType) -> Option<&'static str> {
-    Some(match error {
-        ParseErrorType::UnexpectedEOF => "something is missing at the end: a value, or what closes a bracket",
-        ParseErrorType::BadInput(LexError::UnterminatedString) => "a text ends with the sign that it begins with, on the same line",
-        ParseErrorType::BadInput(LexError::UnexpectedInput(sign)) if [")", "]", "}", ";", ","].contains(&sign.as_str()) => {
-            "a value is missing before it"
-        }
-        ParseErrorType::MismatchedType(wanted, found) if wanted.contains("iterable") && found.contains("map") => {
-            "go over its keys by `for key in map.keys()`, or over its values by `for value in map.values()`"
-        }
-        ParseErrorType::MismatchedType(wanted, _) if wanted.contains("bool") => {
-            "a condition is `true` or `false`: compare, as in `x != ()` or `x.len() > 0`"
-        }
-        ParseErrorType::ExprExpected(_) => "a value is missing here",
-        ParseErrorType::VariableExpected => "a name begins with a letter or `_`",
-        ParseErrorType::WrongFnDefinition => "move it to the top level of the file, or assign a closure: `let f = |x| …;`",
-        ParseErrorType::FnMissingParams(_) => "write the parameters in parentheses, also if there are none: `fn f() { … }`",
-        ParseErrorType::FnMissingBody(_) => "write the body in braces: `fn f(x) { … }`",
-        ParseErrorType::FnDuplicatedParam(..) => "rename one of them",
-        ParseErrorType::FnDuplicatedDefinition(..) => "remove or rename one of them",
-        ParseErrorType::DuplicatedProperty(_) => "remove one of them",
-        ParseErrorType::AssignmentToConstant(_) => "declare it by `let`, or use another variable",
-        ParseErrorType::ExprTooDeep => "give parts of it names of their own by `let`",
-        ParseErrorType::LoopBreak => "a function is ended by `return`",
-        _ => return None,
-    })
-}
-
-fn missing(error: &ParseErrorType) -> Option<String> {
-    let ParseErrorType::MissingToken(token, purpose) = error else { return None };
-    Some(match (token.as_str(), purpose) {
-        (";", _) => "write `;` behind it".to_owned(),
-        (",", purpose) if purpose.contains("arguments") => "separate arguments by `,`, and close the call by `)`".to_owned(),
-        (",", purpose) if purpose.contains("array") => "separate items by `,`, and close the list by `]`".to_owned(),
-        (",", purpose) if purpose.contains("map") => "separate entries by `,`, and close the map by `}`".to_owned(),
-        (":", purpose) if purpose.contains("map") => "an entry of a map is written `key: value`".to_owned(),
-        (token, _) => format!("write `{token}` here"),
-    })
-}
-
-/// Returns what to write for a sign of another language.
-fn hint_for(word: &str) -> Option<String> {
-    let hint = match word {
-        "?" => "Rhai has no `a ? b : c`: write `if a { b } else { c }`",
-        "#" => "a comment begins with `//`",
-        _ => return None,
-    };
-    Some(hint.to_owned())
-}
-
-fn lower_first(text: &str) -> String {
-    let mut chars = text.chars();
-    let Some(first) = chars.next() else { return String::new() };
-    let is_word = chars.as_str().starts_with(|c: char| c.is_lowercase() || c == ' ');
-    if is_word { first.to_lowercase().chain(chars).collect() } else { text.to_owned() }
 }

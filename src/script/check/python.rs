@@ -25,7 +25,11 @@ const LINES: &[(&str, &str)] = &[
         r"\bfor\s+\w+\s*,\s*\w+\s+in\b",
         "the names stand in parentheses, the item first: `for (item, index) in list { … }`; for maps, `for item in map.items() { item.key, item.value }`",
     ),
-    (r"[\[({]\s*.+\bfor\s+\w+\s+in\b.+[\])}]", "Rhai has no comprehensions: write `list.map(|x| …)`, or `list.filter(|x| …)`"),
+    // A value before `for`; and a bracket that closes around both, before any `{`, which would begin the block of a loop.
+    (
+        r"[^\s\[({;]\s+for\s+\w+\s+in\b(?:[^\[\](){};#]|\((?:[^(){}]|\([^(){}]*\))*\)|\[[^\[\]]*\]|#\{[^{}]*\})*[\])}]",
+        "Rhai has no comprehensions: write `list.map(|x| …)`, or `list.filter(|x| …)`",
+    ),
     (r"\bis\s+not\b", "Rhai writes `!=`, as in `x != ()`"),
     (r"\bis\s+(None|True|False|null)\b", "Rhai writes `==`, as in `x == ()`"),
     (r"\w\s+not\s+in\b", "Rhai writes `!(x in list)`"),
@@ -95,6 +99,8 @@ const METHODS: &[(&str, &str)] = &[
     ("length", "write `len()`"),
     ("ljust", "write `text.padded(8)`"),
     ("lstrip", "write `text.trimmed_start()`"),
+    ("match", "write `regex::is_match(\"…\", text)`, or `regex::captures(\"…\", text)`"),
+    ("matches", "write `regex::is_match(\"…\", text)`"),
     ("removeprefix", "write `text.without_prefix(\"…\")`"),
     ("removesuffix", "write `text.without_suffix(\"…\")`"),
     ("rjust", "write `text.padded_start(8)`"),
@@ -207,6 +213,9 @@ mod tests {
             ("try:", "catch"),
             ("let f = lambda x: x + 1;", "closure"),
             ("let l = [x.name for x in items];", "comprehensions"),
+            ("let l = [x.name for x in f(g(1), [2]) if x];", "comprehensions"),
+            ("if any(x.ok for x in spec.items) {", "comprehensions"),
+            ("fn f(spec) { let m = {x.key: x for x in spec.items}; }", "comprehensions"),
             ("if x is not None {", "!="),
             ("if x is None {", "=="),
             ("if x not in l {", "!(x in list)"),
@@ -235,8 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_comments_give_no_hints() {
-        for line in ["let x = \"a and b\" c;", "let x = 1 // not a word", "let x = #{a: 1} y;", "#{\"a\": 1} x", "x.find(\"elif\") y"] {
+    fn texts_comments_and_loops_on_one_line_give_no_hints() {
+        for line in [
+            "let x = \"a and b\" c;",
+            "let x = 1 // not a word",
+            "let x = #{a: 1} y;",
+            "#{\"a\": 1} x",
+            "x.find(\"elif\") y",
+            "fn it(spec) { for x in spec.items { let y = ; } }",
+            "fn it(l) { for k in #{a: 1} { f(k) } }",
+            "if true { for k in #{ a: 1, b: 2 } { f(k) } }",
+            "fn it(l) { f(l) for x in g(h(1), [2]) { f(x) } }",
+            "fn it(l) { if l { f(1); } for x in [1, 2] { f(x) } }",
+        ] {
             assert_eq!(of_line(line), None, "{line}");
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::kit::source::SourcePosition;
 use crate::script::interface::declaration::BindingKind;
 
-/// Scripts in a folder, and what a manifest declares about them.
+/// Scripts in a folder, and the declarations of a manifest about them.
 struct Case {
     folder: tempfile::TempDir,
     declaration: Declaration,
@@ -54,10 +54,11 @@ impl Case {
         self
     }
 
-    /// Returns the problems, one per line, with hints after an arrow.
+    /// Returns the problems, one per line, with hints after an arrow. Each must have a hint.
     fn problems(&self) -> String {
         let mut text = String::new();
         for problem in check(&self.declaration) {
+            assert!(problem.hint.is_some(), "{}", problem.message);
             let file = problem.file.strip_prefix(self.folder.path()).unwrap_or(Path::new(&problem.file)).display().to_string();
             let Problem { severity, line, column, message, hint, .. } = problem;
             let severity = format!("{severity:?}").to_lowercase();

@@ -106,8 +106,13 @@ const TEXT: &str = "text";
 /// The problem.
 pub(crate) fn check(root: &Path, file: &str) -> Result<(), Unreadable> {
     files::read(root, "template", file)?;
-    environment(root, &Arc::default()).get_template(file).map(|_| ()).map_err(|error| Unreadable::new(explain(file, &error)))
+    let compiled = environment(root, &Arc::default()).get_template(file).map(drop);
+    compiled.map_err(|error| Unreadable::new(explain(file, &error)).hint(SYNTAX))
 }
+
+/// The hint for a template that cannot be parsed.
+pub(crate) const SYNTAX: &str =
+    "templates have the syntax of Jinja: a value is written `{{ name }}`, a statement `{% if name %} … {% endif %}`";
 
 fn render(root: &Path, templates: &Arc<Templates>, file: &str, values: &Value, max: usize) -> Result<String, String> {
     let mut text = Text::up_to(max);

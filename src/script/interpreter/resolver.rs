@@ -4,7 +4,7 @@ use rhai::{AST, Engine, EvalAltResult, GlobalRuntimeState, Module, Position, Sco
 
 use super::imported;
 use crate::script::runtime::context::Context;
-use crate::script::sources::modules::Request;
+use crate::script::sources::modules::{NotImported, Request};
 
 /// Resolves imports with the modules of the importing call.
 pub(crate) struct Resolver;
@@ -31,6 +31,9 @@ impl rhai::ModuleResolver for Resolver {
         let imported = context.environment().modules.import(&request, make);
         // The call may have ended in the meantime, which is not an error of the module.
         context.budget().check()?;
-        imported.map_err(|text| EvalAltResult::ErrorRuntime(text.into(), position).into())
+        imported.map_err(|error| match error {
+            NotImported::Refused(text) => EvalAltResult::ErrorRuntime(text.into(), position).into(),
+            NotImported::Failed { name, error } => EvalAltResult::ErrorInModule(name, error, position).into(),
+        })
     }
 }

@@ -379,3 +379,25 @@ fn scope_of(params: &[ImmutableString]) -> Scope<'static> {
     }
     scope
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::runtime::context::testing;
+
+    #[tokio::test]
+    async fn no_more_conditions_are_kept_than_the_limit() {
+        let engine = engine::of_thread(Sizes::of(&Limits::default()));
+        let environment = |modules| Environment { modules, ..testing::environment() };
+        let scripts = Scripts::compile(Arc::new(Program::default()), &engine, environment).await.map_err(|found| format!("{found:?}"));
+        let scripts = scripts.unwrap();
+        let add = |number: usize| {
+            let global = engine.new_global_runtime_state();
+            scripts.condition(&engine, &format!("spec.size > {number}"), false, &global).unwrap();
+            scripts.conditions()
+        };
+        assert_eq!((1..=MAX_CONDITIONS).map(&add).collect::<Vec<_>>(), (1..=MAX_CONDITIONS).collect::<Vec<_>>());
+        // One that is known takes no place, and a new one clears the others.
+        assert_eq!((add(1), add(MAX_CONDITIONS + 1), add(1)), (MAX_CONDITIONS, 1, 2));
+    }
+}

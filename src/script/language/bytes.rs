@@ -1,4 +1,4 @@
-//! `bytes`: a value of bytes that are not text, such as keys and archives. Copies share the bytes. Its text tells only their number, so that
+//! `bytes`: a value of bytes that are not text, such as keys and archives. Copies share the bytes. Its text has only their number, so that
 //! secrets do not appear in logs; in JSON it is base64, as in Kubernetes.
 
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use rhai::{Dynamic, EvalAltResult};
 
 use crate::script::runtime::bounded;
 use crate::script::values::script_error::Failure;
+use crate::script::values::titles;
 
 type Thrown = Box<EvalAltResult>;
 
@@ -32,7 +33,7 @@ impl Bytes {
     /// Returns the bytes of a text or of bytes.
     ///
     /// # Errors
-    /// If the value is something else.
+    /// If the value has another type.
     pub(crate) fn of(function: &str, what: &str, value: &Dynamic) -> Result<Self, Thrown> {
         if let Some(bytes) = value.read_lock::<Self>() {
             return Ok(bytes.clone());
@@ -42,7 +43,7 @@ impl Bytes {
             return Ok(Self(text.as_bytes().into()));
         }
         // The value may be a part of a secret.
-        let message = format!("`{function}`: {what} must be a text or bytes, not a value of the type {}", value.type_name());
+        let message = format!("`{function}`: {what} must be a text or bytes, not {}", titles::of_value(value));
         Err(Failure::argument(message).into())
     }
 

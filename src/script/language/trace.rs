@@ -1,6 +1,6 @@
 //! Formats errors of scripts: the message, the position, and the calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::mem;
 use std::sync::Arc;
@@ -13,9 +13,13 @@ use crate::kit::source::SourcePosition;
 use crate::script::limits::Limit;
 use crate::script::runtime::budget::{Ending, Overrun};
 use crate::script::values::script_error::Failure;
+use crate::script::values::titles;
 
 /// The number of shown calls; an endless recursion has many more.
 const MAX_FRAMES: usize = 12;
+
+/// The beginning of the names that the interpreter gives to closures.
+const CLOSURE: &str = "anon$";
 
 /// The text of a source.
 #[derive(Debug, Clone)]
@@ -56,7 +60,7 @@ impl Origin {
 pub(crate) struct ErrorReport {
     /// The value that the script threw, if it did.
     pub thrown: Option<Failure>,
-    /// Why the call must end, if it must.
+    /// The reason why the call must end, if it must.
     pub ending: Option<Ending>,
     /// The text for records and object statuses.
     pub text: String,
@@ -127,7 +131,7 @@ fn unwind(mut error: EvalAltResult, function: &str, source: &str) -> (Vec<Frame>
 }
 
 fn pretty(name: &str) -> String {
-    if name.starts_with("anon$") { "closure".to_owned() } else { name.to_owned() }
+    if name.starts_with(CLOSURE) { "closure".to_owned() } else { name.to_owned() }
 }
 
 fn render(frames: &[Frame], origins: &BTreeMap<String, Origin>) -> String {
@@ -176,9 +180,22 @@ fn humanise(error: EvalAltResult) -> String {
         EvalAltResult::ErrorFunctionNotFound(signature, _) => no_function(&signature),
         EvalAltResult::ErrorDotExpr(text, _) => no_property(&text),
         EvalAltResult::ErrorArithmetic(text, _) => text,
-        EvalAltResult::ErrorMismatchDataType(wanted, actual, _) => {
-            format!("{} is needed here, not {}", type_title(&wanted), type_title(&actual))
+        EvalAltResult::ErrorMismatchDataType(wanted, actual, _) | EvalAltResult::ErrorMismatchOutputType(wanted, actual, _)
+            if !wanted.is_empty() && !actual.is_empty() =>
+        {
+            format!("{} is needed here, not {}", titles::of_type(&wanted), titles::of_type(&actual))
         }
+        EvalAltResult::ErrorArrayBounds(length, index, _) => {
+            format!("there is no item {index}: the list has {}", counted(length, "item"))
+        }
+        EvalAltResult::ErrorStringBounds(length, index, _) => {
+            format!("there is no character {index}: the text has {}", counted(length, "character"))
+        }
+        EvalAltResult::ErrorIndexingType(types, _) => match types.trim_end_matches(']').split_once(" [") {
+            Some((value, index)) => format!("{} has no parts by {}", titles::of_type(value), titles::of_type(index)),
+            None => format!("{} has no parts", titles::of_type(&types)),
+        },
+        EvalAltResult::ErrorFor(_) => "a loop goes over a list, a text, a range, or the `keys()` of a map".to_owned(),
         EvalAltResult::ErrorDataRace(..) => receivers::in_use_text("a variable"),
         mut error => {
             error.set_position(Position::NONE);
@@ -194,18 +211,25 @@ fn too_large(what: &str) -> Overrun {
     let what = what.to_lowercase();
     let limits = [("string", Limit::StringSize), ("map", Limit::MapSize), ("array", Limit::ArraySize), ("blob", Limit::ArraySize)];
     let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or(Limit::Memory, |(_, limit)| *limit);
+    let what = what.replace("string", "the text").replace("array/blob", "the list").replace("object map", "the map");
     Overrun::of(limit, &format!("{what} is too large"))
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn no_function(signature: &str) -> String {
     let Some((name, types)) = signature.split_once(" (").map(|(name, types)| (name, types.trim_end_matches(')'))) else {
         return format!("there is no function `{signature}`");
     };
-    let types: Vec<String> = types.split(',').map(str::trim).filter(|name| !name.is_empty()).map(type_title).collect();
-    if types.is_empty() {
-        format!("there is no function `{name}` without arguments")
-    } else {
-        format!("there is no function `{name}` for {}", types.join(" and "))
+    let types: Vec<String> = types.split(',').map(str::trim).filter(|name| !name.is_empty()).map(titles::of_type).collect();
+    let given = types.join(" and ");
+    match (name.starts_with(CLOSURE), types.is_empty()) {
+        (true, true) => "the closure cannot be called without arguments".to_owned(),
+        (true, false) => format!("the closure cannot be called with {given}"),
+        (false, true) => format!("there is no function `{name}` without arguments"),
+        (false, false) => format!("there is no function `{name}` for {given}"),
     }
 }
 
@@ -214,42 +238,7 @@ fn no_property(text: &str) -> String {
     let mut quoted = text.split('\'').skip(1).step_by(2);
     match (quoted.next(), quoted.next()) {
         (Some(name), Some("()")) => format!("there is no `{name}` in `()`: what is before it is missing (use `?.` where it may be)"),
-        (Some(name), Some(kind)) => format!("{} has no `{name}`", type_title(kind)),
+        (Some(name), Some(kind)) => format!("{} has no `{name}`", titles::of_type(kind)),
         _ => text.to_owned(),
-    }
-}
-
-fn type_title(name: &str) -> String {
-    // The signature of a function with several types for a value lists all of them.
-    if let Some((first, rest)) = name.split_once(" | ") {
-        let titles: BTreeSet<String> = std::iter::once(first).chain(rest.split(" | ")).map(type_title).collect();
-        return titles.into_iter().collect::<Vec<_>>().join(" or ");
-    }
-    match name.rsplit("::").next().unwrap_or(name) {
-        "()" => "`()`",
-        "i64" => "an integer",
-        "f64" => "a float",
-        "bool" => "a boolean",
-        "string" | "&str" | "String" | "ImmutableString" => "a text",
-        "char" => "a character",
-        "array" => "a list",
-        "map" => "a map",
-        "Fn" | "FnPtr" => "a function",
-        "Object" | "View" => "a part of the object",
-        "Patch" | "PatchHandle" => "the patch",
-        other => return format!("a {other}"),
-    }
-    .to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::type_title;
-
-    #[test]
-    fn types_are_named_in_messages() {
-        assert_eq!(type_title("&str | ImmutableString | String"), "a text");
-        assert_eq!(type_title("i64 | array"), "a list or an integer");
-        assert_eq!(type_title("kopfd::script::view::View"), "a part of the object");
     }
 }

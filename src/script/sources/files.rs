@@ -6,12 +6,12 @@ use std::path::Path;
 /// The largest accepted script or template.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unreadable {
     /// The problem.
     pub message: String,
-    /// How to fix it.
+    /// A hint on the fix.
     pub hint: Option<String>,
 }
 
@@ -32,7 +32,9 @@ impl Unreadable {
 /// # Errors
 /// If the file does not exist, is not text, is too large, or is outside of the root, also by a link.
 pub(crate) fn read(root: &Path, title: &str, name: &str) -> Result<String, Unreadable> {
-    let failed = |error: &std::io::Error| Unreadable::new(format!("the {title} {name} cannot be read: {error}"));
+    let failed = |error: &std::io::Error| {
+        Unreadable::new(format!("the {title} {name} cannot be read: {error}")).hint("the process of kopfd must be allowed to read it")
+    };
     let outside = || Unreadable::new(format!("the {title} {name} lies outside of the scripts"));
     if Path::new(name).is_absolute() || name.split('/').any(|part| part == "..") {
         return Err(outside().hint("paths are relative to the folder of scripts, without `..`"));
@@ -49,13 +51,14 @@ pub(crate) fn read(root: &Path, title: &str, name: &str) -> Result<String, Unrea
     }
     let about = std::fs::metadata(&real).map_err(|error| failed(&error))?;
     if !about.is_file() {
-        return Err(Unreadable::new(format!("the {title} {name} is no file")));
+        return Err(Unreadable::new(format!("the {title} {name} is no file")).hint("write the path of a file, with its ending"));
     }
     if about.len() > MAX_BYTES {
-        return Err(Unreadable::new(format!("the {title} {name} has {} bytes, at most {MAX_BYTES} are read", about.len())));
+        let message = format!("the {title} {name} has {} bytes, at most {MAX_BYTES} are read", about.len());
+        return Err(Unreadable::new(message).hint("split it into several smaller ones"));
     }
     let bytes = std::fs::read(&real).map_err(|error| failed(&error))?;
-    String::from_utf8(bytes).map_err(|_| Unreadable::new(format!("the {title} {name} is not UTF-8 text")))
+    String::from_utf8(bytes).map_err(|_| Unreadable::new(format!("the {title} {name} is not UTF-8 text")).hint("save it as UTF-8"))
 }
 
 #[cfg(test)]

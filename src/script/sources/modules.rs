@@ -93,27 +93,41 @@ impl Modules {
         &self,
         request: &Request<'_>,
         make: impl FnOnce(&AST) -> Result<Module, Box<EvalAltResult>>,
-    ) -> Result<Shared<Module>, String> {
-        let name = target(request.importer, request.path)?;
+    ) -> Result<Shared<Module>, NotImported> {
+        let name = target(request.importer, request.path).map_err(NotImported::Refused)?;
         if let Some(module) = self.loaded.borrow().get(&name) {
             return Ok(Shared::clone(module));
         }
         if self.loading.borrow().contains(&name) {
             let mut way = self.loading.borrow().clone();
             way.push(request.path.to_owned());
-            return Err(format!("the imports go round in a circle: {}", way.join(" -> ")));
+            return Err(NotImported::Refused(format!("the imports go round in a circle: {}", way.join(" -> "))));
         }
-        let file = self.files.get(&name).ok_or_else(|| format!("cannot import \"{}\": there is no {name}", request.path))?;
+        let missing = || NotImported::Refused(format!("cannot import \"{}\": there is no {name}", request.path));
+        let file = self.files.get(&name).ok_or_else(missing)?;
         self.begin(&name);
         let module = make(file);
         self.end();
-        let mut module = module.map_err(|error| format!("cannot import \"{}\": {error}", request.path))?;
+        let mut module = module.map_err(|error| NotImported::Failed { name: name.clone(), error })?;
         module.set_id(name.clone());
         module.build_index();
         let module = Shared::new(module);
         self.loaded.borrow_mut().insert(name, Rc::clone(&module));
         Ok(module)
     }
+}
+
+/// The reason why there is no module.
+pub(crate) enum NotImported {
+    /// The path names no file that may be imported; with the message.
+    Refused(String),
+    /// The top level of the file has failed.
+    Failed {
+        /// The name of the file.
+        name: String,
+        /// The error, with its position in the file.
+        error: Box<EvalAltResult>,
+    },
 }
 
 /// An import of a script.

@@ -1,9 +1,10 @@
 //! Converts JSON to the interpreter's values and back, strictly: values without a JSON form are errors. Values of the host's own types are
 //! converted by a function of the caller.
 
-use rhai::{Array, Dynamic, FnPtr, Map};
+use rhai::{Array, Dynamic, Map};
 use serde_json::{Number, Value};
 
+use super::titles;
 use crate::script::limits::allocator;
 
 /// Limit of nesting levels. Each takes native stack, also when the value is dropped or compared.
@@ -96,7 +97,7 @@ fn nested(value: &Dynamic, level: usize, host: Host) -> Result<Value, NotJson> {
     if let Some(value) = host(value) {
         return if level + nesting(&value) > MAX_NESTING { Err(too_deep()) } else { Ok(value) };
     }
-    Err(NotJson::new(title_of(value)))
+    Err(NotJson::new(titles::of_value(value)))
 }
 
 fn fits(bytes: usize) -> Result<(), NotJson> {
@@ -129,12 +130,5 @@ pub(crate) fn nesting(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or_default(),
         Value::Object(entries) => 1 + entries.values().map(nesting).max().unwrap_or_default(),
         _ => 0,
-    }
-}
-
-fn title_of(value: &Dynamic) -> String {
-    match value.type_name() {
-        name if value.is::<FnPtr>() || name.starts_with("Fn") => "a function".to_owned(),
-        name => format!("a value of the type {}", name.rsplit("::").next().unwrap_or(name)),
     }
 }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use rhai::{Dynamic, Engine, EvalAltResult};
 
 use super::script_error::Failure;
+use super::titles;
 use crate::kit::duration::{self, ParseError};
 
 /// A moment.
@@ -50,7 +51,7 @@ pub(crate) fn duration(value: &Dynamic) -> Result<Duration, Failure> {
 }
 
 fn shown(value: &Dynamic) -> String {
-    if value.is_string() || value.is_int() || value.is_float() { format!("{value:?}") } else { format!("a {}", value.type_name()) }
+    if value.is_string() || value.is_int() || value.is_float() { format!("{value:?}") } else { titles::of_value(value) }
 }
 
 /// Registers the arithmetic of times. The functions that create times are host functions.

@@ -57,7 +57,7 @@ pub(super) fn refused_arguments<'a>(
 pub(super) fn unlisted_file(declaration: &Declaration, text: &str) -> Option<Wrong> {
     let path = match FilePath::parse(text) {
         Ok(path) => path,
-        Err(problem) => return Some((format!("{text:?} is no path of a file: {problem}"), None)),
+        Err(problem) => return Some((format!("{text:?} is no path of a file: {problem}"), Some(absolute("config.yaml")))),
     };
     let listed = &declaration.allow.files;
     if listed.iter().any(|pattern| pattern.matches(&path)) {
@@ -74,10 +74,14 @@ pub(super) fn unlisted_files(declaration: &Declaration, text: &str) -> Option<Wr
     let wanted = match FilePattern::parse(path) {
         Ok(wanted) if wanted.is_exact() => wanted.contents(),
         Ok(wanted) => wanted,
-        Err(problem) => return Some((format!("{text:?} is no path of files: {problem}"), None)),
+        Err(problem) => return Some((format!("{text:?} is no path of files: {problem}"), Some(absolute("*.yaml")))),
     };
     let is_listed = declaration.allow.files.iter().any(|pattern| pattern.may_overlap(&wanted));
     (!is_listed).then(|| (format!("no file of {text} is listed under `allow.files`"), Some(entry(&wanted.to_string()))))
+}
+
+fn absolute(file: &str) -> String {
+    format!("write the whole path, as the manifest lists it, such as \"/etc/app/{file}\"")
 }
 
 fn entry(path: &str) -> String {

@@ -1,4 +1,4 @@
-//! What statements are sent to: a database by its name in the manifest, one of `sql::connect`, or a transaction.
+//! The target of statements: a database by its name in the manifest, one of `sql::connect`, or a transaction.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,6 +10,7 @@ use super::thrown::thrown;
 use crate::script::functions::support::{Thrown, wrong};
 use crate::script::outside::sql::{Database, SqlError, SqlProblem, Transaction};
 use crate::script::runtime::context::Context;
+use crate::script::values::titles;
 
 /// A connection as a value of scripts.
 #[derive(Clone)]
@@ -27,13 +28,13 @@ impl Connection {
     /// Returns the connection that a function is given.
     ///
     /// # Errors
-    /// If it is none, or one that the manifest does not declare.
+    /// If it is no connection, or one that the manifest does not declare.
     pub(super) fn of(context: &Context, function: &str, given: &Dynamic) -> Result<Self, Thrown> {
         if let Some(connection) = given.read_lock::<Self>() {
             return Ok(connection.clone());
         }
         let Ok(name) = given.as_immutable_string_ref() else {
-            let what = format!("the connection must be a name of `connections`, or one of `sql::connect`, not a {}", given.type_name());
+            let what = format!("the connection must be a name of `connections`, or one of `sql::connect`, not {}", titles::of_value(given));
             return Err(wrong(function, what));
         };
         let database = context.allow().connections.get(name.as_str()).cloned();
