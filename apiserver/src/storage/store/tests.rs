@@ -103,6 +103,20 @@ fn history_is_forgotten_by_bytes_where_most_of_it_is() {
 }
 
 #[test]
+fn the_default_history_of_large_objects_takes_at_most_64_mib() {
+    let mut store = Store::new(Limits::default());
+    let mut large = thing("a", 1);
+    large["text"] = json!("x".repeat(1_400_000));
+    let mut last = Expected::Nothing;
+    for _ in 0..400 {
+        last = Expected::Revision(store.put(&things(), large.clone(), last, Timestamp::UNIX_EPOCH).unwrap().revision);
+    }
+    let table = &store.tables[&things()];
+    let texts: usize = table.history.iter().map(|change| change.bytes()).sum();
+    assert!((62 << 20..=64 << 20).contains(&texts), "{texts} bytes in {} changes", table.history.len());
+}
+
+#[test]
 fn readers_see_only_durable_writes() {
     let (mut store, first) = filled();
     let now = Timestamp::UNIX_EPOCH;
