@@ -163,7 +163,7 @@ pub(super) fn scope_of(is_everywhere: bool, namespaces: &[String]) -> Result<Sco
     }
 }
 
-/// How to get a key.
+/// The hint that shows how to create a key.
 const KEY_HINT: &str =
     "`head -c 32 /dev/urandom | base64 > FILE` makes a key; name the file by `--secrets-key-file` or KOPFD_SECRETS_KEY_FILE";
 

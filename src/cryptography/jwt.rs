@@ -20,7 +20,7 @@ use super::public_key::PublicKey;
 /// The claims of a token.
 pub(crate) type Claims = Map<String, Value>;
 
-/// What a token must say.
+/// The claims that a token must have.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Expectations {
     /// The allowed algorithms; none: all that the key can have.
@@ -59,7 +59,7 @@ fn algorithms_of(kind: KeyKind) -> Result<&'static [Algorithm], CryptoError> {
 
 const SYMMETRIC: [Algorithm; 3] = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
 
-/// A text in PEM is never a shared secret: otherwise, who knows a public key could sign with it as the secret.
+/// A text in PEM is never a shared secret: otherwise, an attacker who knows a public key could sign with it as the secret.
 fn is_asymmetric(key: &[u8]) -> bool {
     pem::is_pem(key)
 }
@@ -109,7 +109,7 @@ type Candidate = (DecodingKey, Vec<Algorithm>);
 /// Verifies a token with a public key, a certificate, or a shared secret; returns its claims.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason why it is refused.
 pub(crate) fn verify_with_key(token: &str, key: &[u8], expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
     let candidate = if is_asymmetric(key) {
         let key = public_key_of(key)?;
@@ -130,7 +130,7 @@ pub(crate) fn verify_with_key(token: &str, key: &[u8], expected: &Expectations, 
 /// Verifies a token with a key in JSON, or with the key of a set that it names; returns its claims.
 ///
 /// # Errors
-/// Why it is refused.
+/// The reason why it is refused.
 pub(crate) fn verify_with_set(token: &str, set: &Value, expected: &Expectations, now: Timestamp) -> Result<Claims, CryptoError> {
     let header = jsonwebtoken::decode_header(token).map_err(|error| refused(error.kind()))?;
     let single = [set.clone()];
@@ -176,7 +176,7 @@ fn accepted(token: &str, candidates: Vec<Candidate>, expected: &Expectations, no
     Err(last)
 }
 
-/// The library looks at the clock of the system: the times are checked here.
+/// The library reads the clock of the system: the times are checked here.
 fn validation(algorithms: Vec<Algorithm>, expected: &Expectations) -> Validation {
     let mut validation = Validation::new(Algorithm::HS256);
     validation.algorithms = algorithms;

@@ -46,7 +46,7 @@ impl ActivityRevision {
     }
 }
 
-/// Why a run of an activity has no results.
+/// The reason why a run of an activity has no results.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActivityError {
     /// A handler has failed for good.
@@ -70,7 +70,7 @@ pub enum ActivityError {
     Stopped,
 }
 
-/// A run of an activity: it tells its end, also if it is dropped.
+/// A run of an activity: its end is reported, also if it is dropped.
 struct Ending<'a> {
     events: &'a EventStream,
     activity: Moment,
@@ -250,7 +250,7 @@ fn kind(moment: Moment) -> Kind {
     }
 }
 
-/// Returns what an activity is called in messages.
+/// Returns the name of an activity in messages.
 pub fn title(moment: Moment) -> &'static str {
     match moment {
         Moment::Startup => "the startup activity",

@@ -31,7 +31,7 @@ pub enum Step {
     Sleep,
     /// Change the object after the sleep, so that its event begins the next attempt.
     Touch,
-    /// There is nothing more to do.
+    /// No step is left.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! The activity of operators: whether they are ready, when they have settled, and what has failed.
+//! The activity of operators: whether they are ready, when they have settled, and their failures.
 
 mod sink;
 
@@ -46,7 +46,7 @@ pub struct ActivityMonitor {
     workers: AtomicUsize,
     /// Running calls of timers and schedules. Daemons are not counted: they run as long as their objects exist.
     timer_calls: AtomicUsize,
-    /// Schedules that have something to read or store, by operator and id.
+    /// Schedules with pending reads or writes of their state, by operator and id.
     unsynced: Mutex<BTreeSet<(String, String)>>,
     /// Watches that have not completed their first list.
     unlisted: AtomicUsize,
@@ -272,7 +272,7 @@ impl ActivityMonitor {
         self.changed.notify_waiters();
     }
 
-    /// Records whether a schedule has something to read or store.
+    /// Records whether a schedule has pending reads or writes of its state.
     fn schedule_synced(&self, operator: &str, handler: &Handler, is_synced: bool) {
         let key = (operator.to_owned(), handler.id.clone());
         let mut unsynced = self.unsynced.lock();

@@ -93,7 +93,7 @@ pub struct Cycle<'a, W: Effects> {
     pub world: &'a W,
     /// The kind.
     pub served: &'a Served,
-    /// How the event was received.
+    /// The kind of the event.
     pub event_kind: EventKind,
     /// The object.
     pub body: Body,
@@ -139,7 +139,7 @@ pub struct Notes {
     pub fields: Vec<String>,
     /// The versions that requests of scripts to the object have resulted in.
     pub versions: Vec<String>,
-    /// Whether handlers of raw events have changed something.
+    /// Whether handlers of raw events have made changes.
     pub have_events_written: bool,
     /// Whether handlers of changes were called.
     pub has_called: bool,

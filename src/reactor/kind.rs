@@ -127,7 +127,7 @@ impl<W: Effects + 'static> Kind<W> {
         Self { queues: Arc::new(queues), metrics: Some(metrics), ..self }
     }
 
-    /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are told to finish.
+    /// Returns the kind with workers that are cancelled by a stop. Without it they run until they are asked to finish.
     pub fn with_stop(self, stop: &Stop) -> Self {
         Self { workers: TaskGroup::under(stop), ..self }
     }
@@ -167,8 +167,8 @@ impl<W: Effects + 'static> Kind<W> {
         self.finished.request("the workers have ended");
     }
 
-    /// Ends the service of a kind that is not declared any more: queued events are dropped, and running calls end by themselves, unless
-    /// the stop is requested. Then they have up to `grace`.
+    /// Ends the service of a kind that was removed from the manifest: queued events are dropped, and running calls end by themselves,
+    /// unless the stop is requested. Then they have up to `grace`.
     pub async fn retire(&self, stop: &Stop, grace: Duration) {
         self.queues.discard();
         tokio::select! {
@@ -319,7 +319,7 @@ async fn work<W: Effects + 'static>(claim: Claim<W>, span: Span, slot: Option<Sl
     };
     let mut slot = match AssertUnwindSafe(hold_back(kind, &mut worker, slot)).catch_unwind().await {
         Ok(slot) => slot,
-        // The event is still queued. Its processing repeats what has failed.
+        // The event is still queued. Its processing repeats the failed steps.
         Err(panic) => {
             worker.recover(&tasks::panic_text(&*panic)).await;
             None
@@ -365,7 +365,7 @@ pub struct KindSink<W: Effects> {
     gauge: Option<WatchGauge>,
     revisits: Option<Arc<Revisits>>,
     /// The term in which the last list was begun: only objects of lists and events after its begin are handled. Earlier states may lack
-    /// what the leader before has written.
+    /// writes of the former leader.
     term: Option<u64>,
 }
 
@@ -404,7 +404,7 @@ impl<W: Effects + 'static> KindSink<W> {
         }
     }
 
-    /// Records that the watch is closed by a pause: nobody waits for its list.
+    /// Records that the watch is closed by a pause: its list is not awaited.
     pub fn paused(&mut self) {
         if !std::mem::replace(&mut self.is_listed, true) {
             self.kind.monitor.iter().for_each(|monitor| monitor.listed());
@@ -540,7 +540,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     }
 }
 
-/// Tells from the metadata alone whether certainly no handler concerns the object, and it does not have our finalizer.
+/// Tells whether the metadata alone show that no handler concerns the object, and that it does not have the operator's finalizer.
 pub fn is_uninteresting(served: &Served, head: &PartialMetadata<'_>) -> bool {
     !served.handlers.is_empty()
         && served.handlers.iter().all(|handler| is_refused(handler, head))

@@ -21,7 +21,7 @@ pub struct PendingHandlers {
     all: Mutex<BTreeMap<Key, Pending>>,
 }
 
-/// A handler of an operator, and what it is called for.
+/// A handler of an operator, and the subject of its call.
 #[derive(Debug, Clone, Copy)]
 pub struct Called<'a> {
     /// The name of the operator.
@@ -63,7 +63,7 @@ enum Owner {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pending {
     handler: String,
-    /// The kind, the namespace and the name of the object, or what the operator calls the handler for.
+    /// The kind, the namespace and the name of the object, or the subject without an object.
     subject: String,
     state: State,
 }

@@ -84,7 +84,7 @@ pub struct Attempt {
     panics: usize,
 }
 
-/// How the pause of an object that is slowed down has ended.
+/// The end of the pause of an object that is slowed down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pause {
     /// In full, or there was none.
@@ -139,7 +139,7 @@ impl<W: Effects> Worker<W> {
     fn follow_revision(&mut self) -> bool {
         let Some(newest) = self.revisions.take_up(&self.uid) else { return false };
         if !Arc::ptr_eq(&newest, &self.serving) {
-            // The new revision has to see the object, even if the old one has nothing more to do with it.
+            // The new revision has to see the object, even if it needs no further cycle by the old one.
             self.expected.echo = None;
             self.span.record("revision", &*newest.digest);
             self.serving = newest;
@@ -467,7 +467,7 @@ impl<W: Effects> Worker<W> {
         (version, echo)
     }
 
-    /// Records that a cycle begins, and returns what has triggered it.
+    /// Records that a cycle begins, and returns its trigger.
     fn begin_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>) -> Trigger {
         let Some(breaker) = self.breaker().filter(|_| begun.event_kind != EventKind::Deleted) else { return Trigger::Other };
         let (trigger, report) = retry_state.recent.begin(begun, breaker.threshold, self.serving.world.clock().now());
@@ -498,7 +498,7 @@ impl<W: Effects> Worker<W> {
         let (Some(breaker), Ok(sent)) = (self.breaker(), &ended.result) else { return };
         let is_shown = breaker.condition.is_some() && retry_state.recent.breaker().is_some_and(|breaker| breaker.slowed().is_some());
         if is_shown {
-            // The next event must begin a cycle, which finds out that the object is at rest.
+            // The next event must begin a cycle, which detects that the object is at rest.
             ended.echo = None;
         }
         let now = self.serving.world.clock().now();
@@ -563,7 +563,7 @@ impl<W: Effects> Worker<W> {
 
     async fn throttle(&self, retry_state: &mut RetryState, body: &Body, error: &Error) {
         let text = chain(error);
-        // Servers, webhooks and scripts may repeat what an object contains.
+        // Servers, webhooks and scripts may repeat contents of an object.
         let text = secret::hidden(body, &text);
         self.report_cycle(body, Some(&text));
         let now = self.serving.world.clock().now();

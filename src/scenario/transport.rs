@@ -40,7 +40,7 @@ pub(super) struct ScenarioTransport {
     operator: usize,
 }
 
-/// What a transport is created from.
+/// The options of a transport.
 pub(super) struct TransportOptions {
     pub api: ApiServer,
     pub timeline: Arc<Timeline>,
@@ -95,7 +95,7 @@ impl ScenarioTransport {
         self.shared.is_disconnected.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until a request or a watch ends, or a watch delivers something.
+    /// Waits until a request or a watch ends, or a watch delivers an event.
     pub(super) async fn changed(&self) {
         self.shared.changed.notified().await;
     }
@@ -328,7 +328,7 @@ impl ScenarioTransport {
             Ok((status, ..)) => status.to_string(),
             Err(error) => error.chain(),
         };
-        // A refusal may quote what was sent.
+        // A refusal may quote the request.
         let answer = match serde_json::from_slice(&sent) {
             Ok(sent) if secret::is_path(&resource_path.group, &resource_path.plural) => {
                 Values::of_request(&sent).hidden(&answer).into_owned()

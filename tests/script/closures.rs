@@ -138,7 +138,7 @@ fn changes_that_contradict_each_other_are_errors_with_their_place() {
         ("let m = #{l: [2, 1]}; m.l.sort(|a, b| { m.l = []; a - b });", "`sort` changes `m`"),
         ("const L = [2, 1]; L.retain(|x| x > L[1]);", "constant"),
         ("let l = [1]; l.filter(|x| x.oops);", "an integer has no `oops`"),
-        ("let l = [1]; l.filter(|x| l[9] == x);", "only 1 element"),
+        ("let l = [1]; l.filter(|x| l[9] == x);", "the list has 1 item"),
     ] {
         let Verdict::Failed { text: error, trace, .. } = run(text).verdict else { panic!("{text}") };
         assert!(error.contains(part), "{text}: {error}");

@@ -102,7 +102,7 @@ fn errors_name_types_in_plain_words() {
     for (text, expected) in told {
         let found = failure(text);
         assert!(found.contains(expected), "{text}: {found}");
-        for word in ["anon$", "i64", "f64", "ImmutableString", "Dynamic", " | ", "::", "array", "string"] {
+        for word in ["anon$", "i64", "f64", "ImmutableString", "Dynamic", " | ", "rhai::", "alloc::", "array", "string"] {
             assert!(!found.contains(word), "{text}: {found}");
         }
     }

@@ -92,7 +92,7 @@ fn collect_formats(schema: &Value, found: &mut BTreeSet<String>) {
 
 /// Returns a kind for each served version of a definition, the preferred version first.
 ///
-/// The status tells whether the names are accepted, see [`is_established`].
+/// The status has whether the names are accepted, see [`is_established`].
 pub fn kinds(definition: &Value) -> Vec<Kind> {
     let shared = Arc::new(definition.clone());
     let storage_version = storage_version(definition).to_owned();

@@ -89,7 +89,7 @@ impl Registry {
         registry
     }
 
-    /// Serves the kinds of a definition, from the given revision and time on. Returns what is not enforced of its schemas.
+    /// Serves the kinds of a definition, from the given revision and time on. Returns the parts of its schemas that are not enforced.
     pub fn define(&mut self, definition: &Value, since: u64, now: Timestamp) -> BTreeSet<Unenforced> {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let is_terminating = definition["metadata"]["deletionTimestamp"].is_string();

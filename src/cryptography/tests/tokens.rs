@@ -86,7 +86,7 @@ fn every_kind_of_key_signs_what_its_public_part_verifies() {
 fn a_public_key_is_no_secret() {
     let key = PrivateKey::generate(KeyKind::Rsa(2048)).unwrap();
     let public = key.public().to_format(PublicFormat::Pem, "").unwrap();
-    // Somebody who knows the public key signs with it as a shared secret.
+    // An attacker who knows the public key signs with it as a shared secret.
     let encoding = jsonwebtoken::EncodingKey::from_secret(&public);
     let forged = jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims(), &encoding).unwrap();
     for algorithms in [vec![], vec!["HS256".to_owned()], vec!["RS256".to_owned()]] {

@@ -98,7 +98,7 @@ pub struct Reviewed {
 pub enum ReviewedBody {
     /// An `AdmissionReview` or a `ConversionReview`.
     Review(Value),
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     Text(String),
 }
 

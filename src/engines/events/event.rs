@@ -29,7 +29,7 @@ pub enum EngineEvent<'a> {
     ObjectSeen {
         /// The object.
         body: &'a Body,
-        /// How it was received.
+        /// The kind of the received event.
         event_kind: EventKind,
         /// The remaining time of the wait for the operator's last patch; negative if it is over.
         consistency_in: Option<SignedDuration>,
@@ -173,7 +173,7 @@ pub enum EngineEvent<'a> {
     ScheduleStarted {
         /// The schedule.
         handler: &'a Handler,
-        /// Whether nothing is to be read from the store.
+        /// Whether no read from the store is pending.
         is_synced: bool,
     },
     /// A schedule is called for a tick.
@@ -203,14 +203,14 @@ pub enum EngineEvent<'a> {
         /// The tick.
         scheduled_at: Timestamp,
     },
-    /// A schedule has stored what it has done, or has something to store.
+    /// A schedule has stored its done ticks, or has some to store.
     ScheduleSynced {
         /// The schedule.
         handler: &'a Handler,
-        /// Whether nothing is left to store.
+        /// Whether all done ticks are stored.
         is_synced: bool,
     },
-    /// A schedule has ended: it has no further ticks, or stops. Nothing is left to store, or it could not be stored.
+    /// A schedule has ended: it has no further ticks, or stops. All done ticks are stored, or could not be stored.
     ScheduleEnded {
         /// The schedule.
         handler: &'a Handler,
@@ -233,7 +233,7 @@ pub enum EngineEvent<'a> {
         /// The duration of the call.
         duration: Duration,
     },
-    /// A call of a webhook has ended: it has returned, or its client does not wait for it any more.
+    /// A call of a webhook has ended: it has returned, or its client has given up.
     WebhookEnded {
         /// The handler of the webhook.
         handler: &'a Handler,
@@ -257,7 +257,7 @@ pub enum EngineEvent<'a> {
         wanted: &'a str,
         /// The number of objects in the review.
         objects: usize,
-        /// Why one of them cannot be converted.
+        /// The reason why one of them cannot be converted.
         failure: Option<&'a str>,
     },
     /// All handlers of a cycle have run; the cycle then sends its changes and sleeps.
@@ -288,17 +288,17 @@ pub enum EngineEvent<'a> {
         /// The ids of the handlers of its last cycles.
         handlers: &'a [String],
     },
-    /// An object is not slowed down any more.
+    /// The slowdown of an object has ended.
     LoopEnded {
         /// The object's unique id.
         uid: &'a str,
     },
     /// The operator is paused: it begins nothing new.
     OperatorPaused {
-        /// Why.
+        /// The reasons of the pause.
         causes: &'a [String],
     },
-    /// The operator is not paused any more.
+    /// The pause of the operator has ended.
     OperatorResumed,
     /// A cycle has ended; for a deleted object always without an error.
     CycleEnded {

@@ -62,7 +62,7 @@ pub(super) struct Revision {
 pub(super) struct Ends {
     /// The operator stops: a running call has a time limit.
     pub stop: Stop,
-    /// The schedule is not declared any more: a running call ends by itself.
+    /// The schedule was removed from the manifest: a running call ends by itself.
     pub retired: Stop,
     /// Whether this replica leads.
     pub lead: Lead,
@@ -244,7 +244,7 @@ impl Task {
         self.context.store.put(&self.handler.id, &ScheduleRecord::of(&self.schedule, done_until)).await
     }
 
-    /// Takes over what is stored. Before the first run ever, or after a change of the schedule, nothing was missed.
+    /// Takes over the stored state. Before the first run ever, or after a change of the schedule, nothing was missed.
     fn recall(&mut self, record: Option<&ScheduleRecord>) {
         let now = self.context.clock.now();
         let done_until = record.and_then(|record| record.done_until(&self.schedule));
@@ -362,7 +362,7 @@ impl Task {
         tokio::time::timeout(CANCELLATION, called).await.unwrap_or_else(|_| Returned::cancelled("the operator stops"))
     }
 
-    /// Stores what is not stored yet.
+    /// Stores the state that is not stored yet.
     async fn finish(&self) {
         let Memory::Unsaved(done_until) = self.memory else { return };
         if self.ends.is_lost() {

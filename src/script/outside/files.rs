@@ -18,7 +18,7 @@ pub trait Files: Send + Sync {
     fn list(&self, allowed: Vec<FilePattern>, wanted: FilePattern) -> BoxFuture<'_, Result<Vec<String>, FileError>>;
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FileError {
@@ -53,7 +53,7 @@ pub enum FileFailure {
 }
 
 impl FileFailure {
-    /// Returns the word that scripts see.
+    /// Returns the name that scripts see.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotFound => "NotFound",
@@ -74,7 +74,7 @@ impl FilePath {
     /// Reads a path.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = text.strip_prefix('/').ok_or("the path must be absolute")?;
         parts_of(rest).map(Self)
@@ -131,7 +131,7 @@ impl FilePattern {
     /// Reads a pattern of absolute paths.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let rest = text.strip_prefix('/').ok_or("the path must be absolute")?;
         Self::relative(rest)
@@ -140,7 +140,7 @@ impl FilePattern {
     /// Reads a pattern of relative paths.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn relative(text: &str) -> Result<Self, &'static str> {
         let parts = parts_of(text)?;
         if parts.iter().any(|part| part.contains("**") && part != "**") {
