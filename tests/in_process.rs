@@ -146,7 +146,7 @@ fn chance_depends_on_the_seed_alone_if_there_is_one() {
         let api = api_server(&clock);
         let draws = async |seed| {
             let effects = effects(&api, &clock, Vec::new()).await.with_seed(seed);
-            (0..100).map(|_| effects.chance(3)).collect::<Vec<_>>()
+            (0..100).map(|_| effects.random_below(3)).collect::<Vec<_>>()
         };
         let (first, other) = (draws(Some(7)).await, draws(Some(8)).await);
         assert_eq!(first, draws(Some(7)).await);

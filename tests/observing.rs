@@ -607,7 +607,7 @@ fn next_revision(reviser: &Reviser<World>, handlers: &[(&str, &str, On)]) -> Rev
     Revision {
         number: newest.number + 1,
         digest: Arc::from((newest.number + 1).to_string()),
-        world: Arc::clone(&newest.world),
+        effects: Arc::clone(&newest.effects),
         handlers: handlers.collect(),
         webhooks: Vec::new(),
         storages: Arc::clone(&newest.storages),

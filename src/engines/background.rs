@@ -65,9 +65,9 @@ struct Shared<W: Effects> {
 
 impl<W: Effects + 'static> BackgroundTasks<W> {
     /// Returns the daemons and timers of an operator. None runs yet.
-    pub fn new(world: Weak<W>, options: BackgroundOptions) -> Self {
+    pub fn new(effects: Weak<W>, options: BackgroundOptions) -> Self {
         Self(Arc::new(Shared {
-            revisions: Arc::new(TaskRevisions::new(world, options)),
+            revisions: Arc::new(TaskRevisions::new(effects, options)),
             objects: Mutex::default(),
             registry: Arc::default(),
             tasks: TaskGroup::default(),
@@ -78,14 +78,14 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
 
     /// Follows another revision of the operator: later attempts are made with its code. Tasks whose declaration or code has changed are
     /// asked to stop; they start again at the next event of their object, or when they have ended after it.
-    pub fn revise(&self, number: u32, world: Weak<W>, options: BackgroundOptions) {
-        self.0.revisions.replace(TaskRevision { number, world, options: Arc::new(options) });
+    pub fn revise(&self, number: u32, effects: Weak<W>, options: BackgroundOptions) {
+        self.0.revisions.replace(TaskRevision { number, effects, options: Arc::new(options) });
         self.stop_outdated();
     }
 
     /// Lets a revision serve the tasks of some objects, as [`Self::revise`] does for all.
-    pub fn try_out(&self, number: u32, world: Weak<W>, options: BackgroundOptions, scope: TrialScope) {
-        self.0.revisions.try_out(TaskRevision { number, world, options: Arc::new(options) }, scope);
+    pub fn try_out(&self, number: u32, effects: Weak<W>, options: BackgroundOptions, scope: TrialScope) {
+        self.0.revisions.try_out(TaskRevision { number, effects, options: Arc::new(options) }, scope);
         self.stop_outdated();
     }
 
@@ -115,10 +115,10 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
         if revision == self.0.revisions.number(memo, resource) || event.event_kind == EventKind::Deleted {
             return self.update(event).await;
         }
-        let Some((world, options)) = self.0.revisions.of(memo, resource) else { return Ok(BackgroundDemand::default()) };
+        let Some((effects, options)) = self.0.revisions.of(memo, resource) else { return Ok(BackgroundDemand::default()) };
         let object = self.0.objects.lock().get(&event.object.memo.key).map(Arc::clone);
         let object = object.unwrap_or_else(|| ObjectTasks::new(event.object.memo.clone()));
-        let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
+        let demand_finalizer = self.plan(&*effects, &options, &object, &event).await?.demand_finalizer;
         Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() })
     }
 
@@ -129,17 +129,17 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     pub async fn update(&self, event: ObjectEvent<'_>) -> Result<BackgroundDemand, Error> {
         let memo = &event.object.memo;
         let revision = self.0.revisions.of(&memo.key, &event.object.resource);
-        let Some((world, options)) = revision else { return Ok(BackgroundDemand::default()) };
+        let Some((effects, options)) = revision else { return Ok(BackgroundDemand::default()) };
         if event.event_kind == EventKind::Deleted {
             let object = self.forget(&memo.key).unwrap_or_else(|| ObjectTasks::new(memo.clone()));
-            let demand_finalizer = self.plan(&*world, &options, &object, &event).await?.demand_finalizer;
+            let demand_finalizer = self.plan(&*effects, &options, &object, &event).await?.demand_finalizer;
             return Ok(BackgroundDemand { demand_finalizer, delays: Vec::new() });
         }
         let object = Arc::clone(self.0.objects.lock().entry(Arc::clone(&memo.key)).or_insert_with(|| ObjectTasks::new(memo.clone())));
         object.observe(&event);
-        let events = world.events();
+        let events = effects.events();
         events.emit(&EngineEvent::BackgroundObserved { body: &event.object.body });
-        let planned = self.plan(&*world, &options, &object, &event).await?;
+        let planned = self.plan(&*effects, &options, &object, &event).await?;
         events.emit(&EngineEvent::BackgroundDecided { body: &event.object.body, answers: &planned.answers });
         object.replace(planned.replace);
         let (resource, body) = (&event.object.resource, &event.object.body);
@@ -151,7 +151,13 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
     }
 
     /// Decides which tasks are started and stopped.
-    async fn plan(&self, world: &W, options: &BackgroundOptions, object: &ObjectTasks, event: &ObjectEvent<'_>) -> Result<Planned, Error> {
+    async fn plan(
+        &self,
+        effects: &W,
+        options: &BackgroundOptions,
+        object: &ObjectTasks,
+        event: &ObjectEvent<'_>,
+    ) -> Result<Planned, Error> {
         let view = View { body: &event.object.body, change: None };
         let subject = || {
             let live = LiveBody::new(event.object.body.clone());
@@ -168,7 +174,7 @@ impl<W: Effects + 'static> BackgroundTasks<W> {
             let (stop, demand_finalizer) = (plan.stop, plan.demand_finalizer);
             Ok::<_, Unsettled>(Planned { spawn, replace, stop, demand_finalizer, answers: answers.clone() })
         };
-        settled(world, subject, decide).await
+        settled(effects, subject, decide).await
     }
 
     /// Forgets an object that is deleted or no longer watched. Its tasks are stopped.
@@ -261,14 +267,14 @@ impl<W: Effects + 'static> Shared<W> {
 
     fn spawn(self: &Arc<Self>, object: &Arc<ObjectTasks>, handler: &Arc<Handler>, resource: &Arc<Resource>, body: &Body) {
         let memo = &object.memo.key;
-        let Some((world, newest)) = self.revisions.of(memo, resource) else { return };
+        let Some((effects, newest)) = self.revisions.of(memo, resource) else { return };
         let Some(options) = newest.tasks.get(&handler.target) else { return };
         let span = object_span(resource, body.namespace(), body.name(), body.uid().unwrap_or_default());
         span.record("revision", &*newest.revision);
         let (cancellation, instant_exit) = (options.cancellation, newest.instant_exit);
         let (fingerprint, gauge) = (Arc::clone(&options.fingerprint), options.metrics.task());
         let (memo, resource_of_task) = (Arc::clone(memo), Arc::clone(resource));
-        let reports = Reports { fingerprint, memo, resource: resource_of_task, events: world.events().clone(), gauge };
+        let reports = Reports { fingerprint, memo, resource: resource_of_task, events: effects.events().clone(), gauge };
         let limits = StopLimits { cancellation, instant_exit, ends: self.registry.ends() };
         let start = |live: &Arc<LiveBody>| {
             let running = RunningTask::new(Arc::clone(handler), Arc::clone(live), limits, reports, span.clone());
@@ -278,13 +284,13 @@ impl<W: Effects + 'static> Shared<W> {
         // The object may have gone while filters were evaluated.
         let Some((running, live, number)) = object.begin((resource, body), start) else { return };
         let (schedule, initial_delay) = (options.schedule.as_ref(), options.initial_delay);
-        span.in_scope(|| world.events().emit(&EngineEvent::TaskStarted { body, handler, schedule, initial_delay }));
+        span.in_scope(|| effects.events().emit(&EngineEvent::TaskStarted { body, handler, schedule, initial_delay }));
         let task = Box::new(Task::new(task::Parts {
             revisions: Arc::clone(&self.revisions),
             registry: Arc::clone(&self.registry),
             origin: self.origin,
-            clock: world.clock().clone(),
-            events: world.events().clone(),
+            clock: effects.clock().clone(),
+            events: effects.events().clone(),
             object: Arc::clone(object),
             running,
             live,

@@ -152,7 +152,7 @@ pub trait Environment: Send + Sync {
     fn clock(&self) -> &Clock;
 
     /// Returns a random number below the bound; 0 by default.
-    fn chance(&self, _bound: usize) -> usize {
+    fn random_below(&self, _bound: usize) -> usize {
         0
     }
 }

@@ -59,12 +59,12 @@ impl Indexer {
     ///
     /// # Errors
     /// If a filter fails, or a call is cancelled. Then no entries are changed.
-    pub async fn index<W: Scripts + Environment>(&self, world: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
+    pub async fn index<W: Scripts + Environment>(&self, effects: &W, events: &EventStream, event: IndexEvent<'_>) -> Result<(), Error> {
         if event.event_kind == EventKind::Deleted {
             self.remove(Member::of(&event.object.body).uid());
             return Ok(());
         }
-        let changes = self.evaluate(world, events, event).await?;
+        let changes = self.evaluate(effects, events, event).await?;
         self.apply(changes);
         Ok(())
     }
@@ -75,21 +75,21 @@ impl Indexer {
     /// If a filter fails, or a call is cancelled.
     pub async fn evaluate<W: Scripts + Environment>(
         &self,
-        world: &W,
+        effects: &W,
         events: &EventStream,
         event: IndexEvent<'_>,
     ) -> Result<EntryChanges, Error> {
         let member = Member::of(&event.object.body);
         let failing = self.failing.lock().get(member.uid()).cloned().unwrap_or_default();
-        let (view, now) = (filter::View { body: &event.object.body, change: None }, world.clock().now());
+        let (view, now) = (filter::View { body: &event.object.body, change: None }, effects.clock().now());
         let subject = || Subject::Index { object: event.object.clone() };
-        let plan = settled(world, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
+        let plan = settled(effects, subject, |answers| indexing::plan(event.handlers, &failing, view, answers, now)).await?;
         let mut replaced = Vec::with_capacity(plan.call.len());
         for handler in plan.call {
-            let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(world.clock().now(), None));
-            let (outcome, message, entries) = attempt(world, events, handler, &record, &event).await?;
+            let record = failing.get(&handler.id).cloned().unwrap_or_else(|| Record::fresh(effects.clock().now(), None));
+            let (outcome, message, entries) = attempt(effects, events, handler, &record, &event).await?;
             log_tersely(events, message);
-            let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), world.clock().now());
+            let (effect, record) = indexing::conclude(&record, &outcome, entries.is_some(), effects.clock().now());
             replaced.push((handler.id.clone(), effect, entries.unwrap_or_default(), record));
         }
         Ok(EntryChanges { member, removed: plan.remove.into_iter().map(str::to_owned).collect(), replaced })
@@ -144,7 +144,7 @@ pub struct EntryChanges {
 
 /// Makes one attempt of a handler, unless its limits are reached.
 async fn attempt<W: Scripts + Environment>(
-    world: &W,
+    effects: &W,
     events: &EventStream,
     handler: &Handler,
     record: &Record,
@@ -153,17 +153,17 @@ async fn attempt<W: Scripts + Environment>(
     let judged = |outcome: &Outcome, is_ignored, duration| {
         events.emit(&EngineEvent::IndexFunctionJudged { handler, retry: record.retries, outcome, is_ignored, duration });
     };
-    if let Some((outcome, message)) = attempt::check_limits(handler, record, world.clock().now()) {
+    if let Some((outcome, message)) = attempt::check_limits(handler, record, effects.clock().now()) {
         judged(&outcome, false, None);
         return Ok((outcome, message, None));
     }
     let began = Instant::now();
-    let returned = world.call(handler, call(handler, record, event)).await;
+    let returned = effects.call(handler, call(handler, record, event)).await;
     if returned.is_cancelled {
         return Err(Error::Cancelled);
     }
     let has_returned = matches!(returned.verdict, Verdict::Returned(_));
-    let (outcome, message) = attempt::judge(handler, record, returned.verdict, world.clock().now(), event.default_backoff);
+    let (outcome, message) = attempt::judge(handler, record, returned.verdict, effects.clock().now(), event.default_backoff);
     let is_ignored = !has_returned && outcome.is_final && outcome.error.is_none();
     judged(&outcome, is_ignored, Some(began.elapsed()));
     Ok((outcome, message, returned.entries))

@@ -19,15 +19,15 @@ const MAX_SHOWN: usize = 10_000;
 /// # Errors
 /// If the API server refuses it or cannot be reached, or a transformation fails.
 pub async fn send(
-    world: &impl Effects,
+    effects: &impl Effects,
     resource: &Resource,
     body: &Body,
     patch: &Patch,
     confirmation: &dyn Confirmation,
 ) -> Result<Applied, Error> {
-    let events = world.events();
+    let events = effects.events();
     events.emit(&EngineEvent::PatchPrepared { body, patch });
-    let applied = world.apply(resource, body, patch, confirmation).await?;
+    let applied = effects.apply(resource, body, patch, confirmation).await?;
     events.emit(&EngineEvent::PatchSent { body, patch, version: applied.version.as_deref() });
     if applied.is_gone {
         events.log_message(&Message::debug("Patching was skipped: the object does not exist anymore."));

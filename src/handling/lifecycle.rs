@@ -19,8 +19,14 @@ pub enum Lifecycle {
 }
 
 impl Lifecycle {
-    /// Returns the handlers to run, chosen from the ready ones in the order of declaration. `chance` is the source of randomness.
-    pub fn choose<T>(self, mut ready: Vec<T>, id: impl Fn(&T) -> &str, state: &State, chance: &mut dyn FnMut(usize) -> usize) -> Vec<T> {
+    /// Returns the handlers to run, chosen from the ready ones in the order of declaration. `random_below` is the source of randomness.
+    pub fn choose<T>(
+        self,
+        mut ready: Vec<T>,
+        id: impl Fn(&T) -> &str,
+        state: &State,
+        random_below: &mut dyn FnMut(usize) -> usize,
+    ) -> Vec<T> {
         let retries = |handler: &T| state.get(id(handler)).map_or(0, |entry| entry.record.retries);
         match self {
             Self::AllAtOnce => ready,
@@ -34,12 +40,12 @@ impl Lifecycle {
             }
             Self::Randomized if ready.is_empty() => ready,
             Self::Randomized => {
-                let index = chance(ready.len());
+                let index = random_below(ready.len());
                 vec![ready.swap_remove(index)]
             }
             Self::Shuffled => {
                 for last in (1..ready.len()).rev() {
-                    ready.swap(last, chance(last + 1));
+                    ready.swap(last, random_below(last + 1));
                 }
                 ready
             }

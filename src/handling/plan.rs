@@ -74,7 +74,7 @@ impl From<BrokenRecord> for Obstacle {
 pub fn plan<'a>(
     situation: &Situation<'a>,
     predicates: &dyn Predicates,
-    chance: &mut dyn FnMut(usize) -> usize,
+    random_below: &mut dyn FnMut(usize) -> usize,
 ) -> Result<Plan<'a>, Obstacle> {
     let Situation { body, cause, records, now, .. } = *situation;
     let view = View { body, change: Some(&cause.change) };
@@ -87,7 +87,7 @@ pub fn plan<'a>(
         state.activate(&handler.id, now, Some(cause.reason));
     }
     let (superseded, messages) = supersede(&mut state, &selected, situation);
-    let run = choose(situation.lifecycle, &selected, &state, now, chance);
+    let run = choose(situation.lifecycle, &selected, &state, now, random_below);
     Ok(Plan { reason: cause.reason, selected, run, state, superseded, messages })
 }
 
@@ -97,11 +97,11 @@ pub(super) fn choose<'a>(
     selected: &[&'a Handler],
     state: &State,
     now: Timestamp,
-    chance: &mut dyn FnMut(usize) -> usize,
+    random_below: &mut dyn FnMut(usize) -> usize,
 ) -> Vec<&'a Handler> {
     let is_awake = |handler: &&&Handler| state.get(&handler.id).is_some_and(|entry| entry.record.is_awake(now));
     let ready: Vec<&Handler> = selected.iter().filter(is_awake).copied().collect();
-    lifecycle.choose(ready, |handler| &handler.id, state, chance)
+    lifecycle.choose(ready, |handler| &handler.id, state, random_below)
 }
 
 /// Moves the selected handlers' records of other reasons to this one; other records of those reasons are purged.

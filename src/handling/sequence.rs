@@ -1,4 +1,7 @@
-//! The order of a cycle: decides the next step. Before the cycle, the object is indexed: all handlers may read the indexes.
+//! The order of a cycle: decides the next step.
+//!
+//! Before the cycle, the object is indexed: all handlers may read the indexes. That is no step of the cycle, since objects are also indexed when
+//! there is none: while they are slowed down after errors, and by replicas that do not lead.
 //!
 //! The reactor carries out the steps; `select` and `plan` decide about their handlers.
 

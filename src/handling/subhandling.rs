@@ -58,7 +58,7 @@ impl<'a> Pass<'a> {
         purpose: Reason,
         lifecycle: Lifecycle,
         now: Timestamp,
-        chance: &mut dyn FnMut(usize) -> usize,
+        random_below: &mut dyn FnMut(usize) -> usize,
     ) -> Result<Self, BrokenRecord> {
         let mut state = State::default();
         for handler in registered {
@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
         for handler in selected {
             state.activate(&handler.id, now, Some(purpose));
         }
-        let run = plan::choose(lifecycle, selected, &state, now, chance);
+        let run = plan::choose(lifecycle, selected, &state, now, random_below);
         Ok(Self { run, state })
     }
 

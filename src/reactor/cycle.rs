@@ -90,7 +90,7 @@ impl Served {
 /// The input of one cycle.
 pub struct Cycle<'a, W: Effects> {
     /// Its effects.
-    pub world: &'a W,
+    pub effects: &'a W,
     /// The kind.
     pub served: &'a Served,
     /// The kind of the event.
@@ -194,7 +194,7 @@ impl<W: Effects> Cycle<'_, W> {
         loop {
             let step = next(&self.situation(&state));
             if step >= Step::Patch && state.done < Some(Step::Patch) {
-                self.world.events().emit(&EngineEvent::CycleDecided { delays: &state.delays });
+                self.effects.events().emit(&EngineEvent::CycleDecided { delays: &state.delays });
             }
             if step == Step::End {
                 self.log_end(&state);
@@ -302,7 +302,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Repeats a decision as long as it needs further expressions.
     async fn settled<T, E: Into<Obstacle>>(&self, cause: Option<&Cause>, decide: impl FnMut(&Answers) -> Result<T, E>) -> Result<T, Error> {
-        settled(self.world, || self.subject(cause), decide).await
+        settled(self.effects, || self.subject(cause), decide).await
     }
 
     /// Calls the handlers of raw events. Nothing depends on them, and their errors are only logged.
@@ -312,7 +312,7 @@ impl<W: Effects> Cycle<'_, W> {
         let view = filter::View { body: &self.body, change: None };
         let selected = self.settled(None, |answers| select::watching(&self.served.handlers.watching, view, answers)).await?;
         for handler in selected {
-            let record = Record::fresh(self.world.clock().now(), None);
+            let record = Record::fresh(self.effects.clock().now(), None);
             self.log_message(&attempt::announce(handler));
             let attempt = Attempt { handler, record: &record, subject: self.subject(None), subhandling: None };
             let returned = self.call(attempt, patch).await?;
@@ -321,7 +321,7 @@ impl<W: Effects> Cycle<'_, W> {
                 notes.handlers.push(handler.id.clone());
             }
             patch = returned.patch;
-            let now = self.world.clock().now();
+            let now = self.effects.clock().now();
             let (outcome, message) = attempt::judge(handler, &record, returned.verdict, now, self.served.default_backoff);
             self.log_message(&message);
             if let Some(result) = outcome.result.filter(|result| !result.is_null()) {
@@ -338,7 +338,7 @@ impl<W: Effects> Cycle<'_, W> {
     async fn update_background(&self, state: State) -> Result<State, Error> {
         let (object, handlers) = (self.object(), &self.served.handlers.spawning);
         let event = ObjectEvent { object: &object, event_kind: self.event_kind, change: &state.change, handlers };
-        let demand = self.world.update_background(event).await?;
+        let demand = self.effects.update_background(event).await?;
         Ok(State { is_finalizer_demanded: demand.demand_finalizer, delays: demand.delays, ..state })
     }
 
@@ -376,7 +376,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Waits for the event of the operator's last patch, up to the time limit.
     async fn await_own_patch(&self) -> OwnPatch {
-        let left = self.consistent_at.map(|deadline| time_between(self.world.clock().now(), deadline)).unwrap_or_default();
+        let left = self.consistent_at.map(|deadline| time_between(self.effects.clock().now(), deadline)).unwrap_or_default();
         if self.mailbox.sleep(left).await { OwnPatch::Seen } else { OwnPatch::Interrupted }
     }
 
@@ -393,14 +393,14 @@ impl<W: Effects> Cycle<'_, W> {
         let awaits_background = !state.delays.is_empty();
         let (mut patch, mut notes) = (state.patch, state.notes);
         let decision = if cause.reason.is_handled() {
-            let now = self.world.clock().now();
+            let now = self.effects.clock().now();
             let records = Arc::new(Stored { storages: Arc::clone(&self.served.storages), body: self.body.clone(), now });
             let plan = self.plan(cause, &records, now).await?;
             self.log_plan(&plan, cause);
             let attempts = self.attempt_all(&plan, cause, &records, patch, notes).await?;
             (patch, notes) = (attempts.patch, attempts.notes);
             let owned: Vec<&str> = self.served.handlers.changing.iter().map(|handler| handler.id.as_str()).collect();
-            let now = self.world.clock().now();
+            let now = self.effects.clock().now();
             let circumstances = Circumstances { change: &cause.change, owned: &owned, is_essence_outdated, awaits_background, now };
             let mut decision = conclude(plan, &attempts.outcomes, &circumstances);
             decision.store.extend(attempts.sub_records);
@@ -422,22 +422,22 @@ impl<W: Effects> Cycle<'_, W> {
         // One function may be declared several times, for several reasons: only selected ones are called.
         let (handlers, lifecycle) = (&self.served.handlers.changing, self.served.lifecycle);
         let situation = plan::Situation { handlers, body: &self.body, cause, records, lifecycle, now };
-        let chance = |bound| self.world.chance(bound);
-        self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { chance })).await
+        let random_below = |bound| self.effects.random_below(bound);
+        self.settled(Some(cause), |answers| plan::plan(&situation, answers, &mut { random_below })).await
     }
 
     fn log_message(&self, message: &Message) {
-        self.world.events().log_message(message);
+        self.effects.events().log_message(message);
     }
 
     /// Logs a message about the handling of a change, which may also become a Kubernetes Event.
     fn report(&self, message: &Message) {
-        self.world.events().report_handling(&self.body, message);
+        self.effects.events().report_handling(&self.body, message);
     }
 
     fn log_plan(&self, plan: &Plan<'_>, cause: &Cause) {
         plan.messages.iter().for_each(|message| self.report(message));
-        if self.world.events().wants_debugging() {
+        if self.effects.events().wants_debugging() {
             let title = cause.reason.capitalised_title();
             self.report(&Message::debug(format!("{title} is in progress: {}", secret::shown(&self.body))));
             if !cause.change.diff.is_empty() && cause.change.old.is_some() && cause.change.new.is_some() {
@@ -463,7 +463,7 @@ impl<W: Effects> Cycle<'_, W> {
             let Some(entry) = plan.state.get(&handler.id) else { continue };
             let record = &entry.record;
             self.report(&attempt::announce(handler));
-            let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.world.clock().now()) {
+            let (outcome, message) = if let Some(failed) = attempt::check_limits(handler, record, self.effects.clock().now()) {
                 failed
             } else {
                 let subject = handler.field.as_ref().map_or_else(|| whole.clone(), |field| whole.reduced_to(field));
@@ -473,14 +473,14 @@ impl<W: Effects> Cycle<'_, W> {
                 attempts.notes.has_advanced |= returned.attempts.iter().any(|attempted| attempted.outcome.is_final);
                 attempts.patch = returned.patch;
                 attempts.sub_records.extend(returned.records);
-                let now = self.world.clock().now();
+                let now = self.effects.clock().now();
                 let (mut outcome, message) = attempt::judge(handler, record, returned.verdict, now, self.served.default_backoff);
                 outcome.subrefs = returned.subrefs;
                 (outcome, message)
             };
             self.report(&message);
             let (body, retry) = (&self.body, record.retries);
-            self.world.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
+            self.effects.events().emit(&EngineEvent::AttemptJudged { body, handler, retry, outcome: &outcome });
             attempts.notes.has_called = true;
             attempts.notes.has_advanced |= outcome.is_final;
             if self.is_noted {
@@ -530,9 +530,9 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn call_once(&self, handler: &Handler, call: Call) -> Returned {
-        let (events, body, reason, retry) = (self.world.events(), &self.body, call.subject.reason(), call.retry);
+        let (events, body, reason, retry) = (self.effects.events(), &self.body, call.subject.reason(), call.retry);
         events.emit(&EngineEvent::HandlerCalled { body, handler, reason, retry });
-        let returned = self.world.call(handler, call).await;
+        let returned = self.effects.call(handler, call).await;
         events.emit(&EngineEvent::HandlerReturned { body, handler, reason, retry, returned: &returned });
         returned
     }
@@ -550,7 +550,7 @@ impl<W: Effects> Cycle<'_, W> {
     }
 
     async fn send(&self, patch: &Patch, before: Sent) -> Result<Sent, Error> {
-        let applied = patching::send(self.world, &self.served.resource, &self.body, patch, self.mailbox).await?;
+        let applied = patching::send(self.effects, &self.served.resource, &self.body, patch, self.mailbox).await?;
         let version = applied.expected_version().or(before.version);
         let remaining = before.remaining.into_iter().chain(applied.remaining).collect();
         let versions = before.versions.into_iter().chain(applied.versions).collect();
@@ -559,7 +559,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     /// Sleeps until the next attempt is due. Returns whether it slept in full, so that a touch must trigger the next cycle.
     async fn sleep(&self, delay: Duration) -> bool {
-        let begun = self.world.clock().now();
+        let begun = self.effects.clock().now();
         let limit = delay.min(SLEEP_CAP);
         if !delay.is_zero() {
             let cap = if delay > SLEEP_CAP { format!(" (capped {})", seconds(SLEEP_CAP)) } else { String::new() };
@@ -570,7 +570,7 @@ impl<W: Effects> Cycle<'_, W> {
             return false;
         }
         if !is_full {
-            let left = limit.saturating_sub(time_between(begun, self.world.clock().now()));
+            let left = limit.saturating_sub(time_between(begun, self.effects.clock().now()));
             self.log_message(&Message::debug(format!("Sleeping was interrupted by new changes, {} seconds left.", float(left))));
         }
         is_full
@@ -578,7 +578,7 @@ impl<W: Effects> Cycle<'_, W> {
 
     async fn touch(&self, state: State) -> Result<State, Error> {
         let mut dummy = Patch::default();
-        write::touch(&self.served.storages.progress, &self.body, Some(self.world.clock().now()), &mut dummy);
+        write::touch(&self.served.storages.progress, &self.body, Some(self.effects.clock().now()), &mut dummy);
         let sent = self.send(&dummy, state.sent).await?;
         Ok(State { sent, ..state })
     }

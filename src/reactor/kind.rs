@@ -74,9 +74,15 @@ pub struct Kind<W: Effects> {
 
 impl<W: Effects + 'static> Kind<W> {
     /// Returns a kind without objects, of an operator whose revision never changes.
-    pub fn new(world: Arc<W>, served: Arc<Served>, settings: Arc<WorkerSettings>, worker_limit: Option<usize>, operator: Arc<str>) -> Self {
+    pub fn new(
+        effects: Arc<W>,
+        served: Arc<Served>,
+        settings: Arc<WorkerSettings>,
+        worker_limit: Option<usize>,
+        operator: Arc<str>,
+    ) -> Self {
         let resource = Arc::clone(&served.resource);
-        let serving = Serving { revision: 0, digest: Arc::default(), world, served, settings, trial: None };
+        let serving = Serving { revision: 0, digest: Arc::default(), effects, served, settings, trial: None };
         let revisions = KindRevisions::fixed(serving, Arc::default());
         Self::following(resource, revisions, worker_limit, operator)
     }
@@ -145,7 +151,7 @@ impl<W: Effects + 'static> Kind<W> {
     /// Tells whether events must wait before they are processed.
     fn holds_events(&self, serving: &Serving<W>) -> bool {
         let is_limited = self.queues.is_limited() && is_indexed(serving);
-        is_limited || serving.world.readiness().is_some_and(|readiness| !readiness.is_ready())
+        is_limited || serving.effects.readiness().is_some_and(|readiness| !readiness.is_ready())
     }
 
     /// Adds an event to the queue of its object, and starts a worker if there is none. Waits while too many objects begin processing.
@@ -239,10 +245,10 @@ impl<W: Effects> Kind<W> {
     /// Forgets a deleted object.
     pub fn forget(&self, uid: &str) {
         self.memories.forget(uid);
-        let world = &self.revisions.newest().world;
-        world.unindex(uid);
-        world.forget(&self.memo_key(uid));
-        world.events().emit(&EngineEvent::ObjectForgotten { uid });
+        let effects = &self.revisions.newest().effects;
+        effects.unindex(uid);
+        effects.forget(&self.memo_key(uid));
+        effects.events().emit(&EngineEvent::ObjectForgotten { uid });
     }
 
     /// Begins a term of the leadership as after a start of the process, unless it has begun already: another replica may have handled the
@@ -252,9 +258,9 @@ impl<W: Effects> Kind<W> {
         if *last == term {
             return;
         }
-        let world = &self.revisions.newest().world;
-        for uid in self.memories.begin_anew(&world.operator_memo()) {
-            world.forget(&self.memo_key(&uid));
+        let effects = &self.revisions.newest().effects;
+        for uid in self.memories.begin_anew(&effects.operator_memo()) {
+            effects.forget(&self.memo_key(&uid));
         }
         // After a panic, the next list begins the term.
         *last = term;
@@ -384,7 +390,7 @@ impl<W: Effects + 'static> KindSink<W> {
         let reporter = kind.health.watch(format!("the watch of {} by operator '{}'", kind.resource, kind.operator));
         let gauge = kind.metrics.as_ref().map(|metrics| metrics.watch());
         let serving = kind.revisions.newest();
-        let readiness = serving.world.readiness().filter(|_| is_indexed(&serving));
+        let readiness = serving.effects.readiness().filter(|_| is_indexed(&serving));
         let blocker = readiness.map(|readiness| readiness.block_for_list(title.to_owned()));
         let term = kind.lead.term();
         Self { kind, is_listed: false, blocker, failures: 0, reporter, gauge, revisits: None, term }
@@ -476,7 +482,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
     async fn seen(&mut self, seen: Seen<'_>) {
         let kind = &self.kind;
         if let Some(metrics) = &kind.metrics {
-            metrics.event(seen.event_kind, kind.revisions.newest().world.clock().now());
+            metrics.event(seen.event_kind, kind.revisions.newest().effects.clock().now());
         }
         let uid = match seen.head.uid() {
             Some(uid) => Cow::Borrowed(uid),
@@ -488,20 +494,20 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         let uid = uid.as_ref();
         let serving = kind.revisions.of(uid);
         let indexing = serving.indexing();
-        let has_background = || !serving.served.handlers.spawning.is_empty() && serving.world.has_background(&kind.memo_key(uid));
+        let has_background = || !serving.served.handlers.spawning.is_empty() && serving.effects.has_background(&kind.memo_key(uid));
         // The newest revision may have added a finalizer, or index the object.
         let is_uninteresting =
             is_uninteresting(&serving.served, seen.head) && (serving.trial.is_none() || is_uninteresting(&indexing.served, seen.head));
         // A replica that stands by has nothing to do with an object but to index it.
         let is_uninteresting = is_uninteresting || (!kind.lead.holds(self.term) && !is_indexed(indexing));
-        if is_uninteresting && !indexing.world.is_filling() && !kind.queues.has(uid) && !has_background() {
+        if is_uninteresting && !indexing.effects.is_filling() && !kind.queues.has(uid) && !has_background() {
             match seen.event_kind {
                 EventKind::Deleted => kind.forget(uid),
                 event_kind => {
-                    kind.memories.notice(uid, event_kind == EventKind::Listed, || serving.world.operator_memo());
+                    kind.memories.notice(uid, event_kind == EventKind::Listed, || serving.effects.operator_memo());
                     // It may have matched before.
                     if is_indexed(indexing) {
-                        indexing.world.unindex(uid);
+                        indexing.effects.unindex(uid);
                     }
                 }
             }
@@ -510,7 +516,7 @@ impl<W: Effects + 'static> Sink for KindSink<W> {
         // It may be watched again.
         kind.left.lock().remove(uid);
         // A worker indexes the first event of its object and then waits for the others: a repeated list must not block them once more.
-        let readiness = self.blocker.as_ref().and_then(|_| indexing.world.readiness());
+        let readiness = self.blocker.as_ref().and_then(|_| indexing.effects.readiness());
         let blocker = readiness.filter(|_| !kind.queues.has(uid)).map(|readiness| Arc::new(readiness.block()));
         kind.put(uid, seen.head, Event { blocker, term: self.term, ..Event::new(seen.event_kind, seen.text) }).await;
     }

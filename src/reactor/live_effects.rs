@@ -97,7 +97,7 @@ pub struct LiveEffects {
     events: EventStream,
     tally: Arc<Tally>,
     /// A reproducible source of randomness, in simulations.
-    chance: Option<Arc<Mutex<StdRng>>>,
+    rng: Option<Arc<Mutex<StdRng>>>,
     background: Option<Arc<BackgroundTasks<Self>>>,
     indexer: Arc<Indexer>,
     followers: Followers,
@@ -136,8 +136,8 @@ impl LiveEffects {
         let indexer = Arc::new(Indexer::new(Arc::clone(scripts.installed.indexes())));
         let (revision, followers, filling) = (0, Followers::default(), None);
         let (common_events, events, tally) = (EventStream::default(), EventStream::default(), Arc::default());
-        let (chance, background) = (None, None);
-        Self { revision, scripts, client, clock, common_events, events, tally, chance, background, indexer, followers, filling }
+        let (rng, background) = (None, None);
+        Self { revision, scripts, client, clock, common_events, events, tally, rng, background, indexer, followers, filling }
             .with_events(EventStream::default())
     }
 
@@ -153,7 +153,7 @@ impl LiveEffects {
             common_events: EventStream::default(),
             events: EventStream::default(),
             tally: Arc::default(),
-            chance: self.chance.clone(),
+            rng: self.rng.clone(),
             background: self.background.clone(),
             followers: self.followers.clone(),
             filling: Some(filling),
@@ -218,7 +218,7 @@ impl LiveEffects {
 
     /// Returns the effects with randomness from a seed, if there is one.
     pub fn with_seed(self, seed: Option<u64>) -> Self {
-        Self { chance: seed.map(|seed| Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))), ..self }
+        Self { rng: seed.map(|seed| Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))), ..self }
     }
 
     /// Returns the effects with indexes that make the process unready for a reason until they are filled.
@@ -229,7 +229,7 @@ impl LiveEffects {
 
     /// Returns the effects with daemons and timers, which use these effects themselves.
     pub fn with_background(self, options: BackgroundOptions) -> Arc<Self> {
-        Arc::new_cyclic(|world| Self { background: Some(Arc::new(BackgroundTasks::new(Weak::clone(world), options))), ..self })
+        Arc::new_cyclic(|effects| Self { background: Some(Arc::new(BackgroundTasks::new(Weak::clone(effects), options))), ..self })
     }
 }
 
@@ -448,9 +448,9 @@ impl Environment for LiveEffects {
         &self.clock
     }
 
-    fn chance(&self, bound: usize) -> usize {
-        match &self.chance {
-            Some(chance) => chance.lock().random_range(0..bound),
+    fn random_below(&self, bound: usize) -> usize {
+        match &self.rng {
+            Some(rng) => rng.lock().random_range(0..bound),
             None => rand::rng().random_range(0..bound),
         }
     }

@@ -62,7 +62,7 @@ pub struct Observer<W: Effects> {
 impl<W: Effects> Drop for Observer<W> {
     fn drop(&mut self) {
         self.watches.abandon();
-        self.revisions.newest().world.abandon_background();
+        self.revisions.newest().effects.abandon_background();
         if let Some(monitor) = &self.declared.monitor {
             monitor.pending_scans(self.reported_scans, 0);
         }
@@ -71,14 +71,14 @@ impl<W: Effects> Drop for Observer<W> {
 
 impl<W: Effects + 'static> Observer<W> {
     /// Returns an observer without observations.
-    pub fn new(declared: Declared, world: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
+    pub fn new(declared: Declared, effects: Arc<W>, client: Client, kinds: Arc<ResourceResolver>) -> Self {
         let found = FoundKinds::none(&declared.handlers, &declared.webhooks);
-        let starting = world.readiness().map(Readiness::block);
+        let starting = effects.readiness().map(Readiness::block);
         let revisions = Arc::new(Revisions::new(Revision {
             number: 0,
             digest: Arc::clone(&declared.revision),
-            since: world.clock().now(),
-            world,
+            since: effects.clock().now(),
+            effects,
             handlers: declared.handlers.clone(),
             webhooks: declared.webhooks.clone(),
             storages: Arc::clone(&declared.storages),
@@ -169,7 +169,7 @@ impl<W: Effects + 'static> Observer<W> {
 
     /// Reports if handlers wait for the indexes for a long time.
     fn warn_of_waits(&mut self, stop: &Stop) {
-        let Some(readiness) = self.revisions.newest().world.readiness().map(Arc::clone) else { return };
+        let Some(readiness) = self.revisions.newest().effects.readiness().map(Arc::clone) else { return };
         let (stop, pause) = (stop.child(), self.declared.pause.clone());
         self.tasks.spawn("warnings about indexes", async move {
             let warn_unless_paused = async {

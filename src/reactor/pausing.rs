@@ -36,8 +36,8 @@ impl<W: Effects> Follower<W> {
     }
 
     /// Returns the effects of the newest revision: timers and daemons, and the events of an operator, are the same for all revisions.
-    fn world(&self) -> Arc<W> {
-        Arc::clone(&self.revisions.newest().world)
+    fn effects(&self) -> Arc<W> {
+        Arc::clone(&self.revisions.newest().effects)
     }
 
     async fn follow(&self) {
@@ -46,7 +46,7 @@ impl<W: Effects> Follower<W> {
         loop {
             self.pause.paused().await;
             self.begin();
-            self.world().pause_background();
+            self.effects().pause_background();
             while self.pause.is_paused() {
                 self.tell();
                 changes.changed().await;
@@ -58,15 +58,15 @@ impl<W: Effects> Follower<W> {
     fn begin(&self) {
         let causes = self.pause.causes();
         self.metrics.paused(true);
-        self.world().events().emit(&EngineEvent::OperatorPaused { causes: &causes });
+        self.effects().events().emit(&EngineEvent::OperatorPaused { causes: &causes });
     }
 
     fn end(&self) {
-        self.world().resume_background();
+        self.effects().resume_background();
         self.metrics.paused(false);
         self.note();
         debug!(target: "kopfd::reactor", operator = &*self.operator, "The operator is not paused any more.");
-        self.world().events().emit(&EngineEvent::OperatorResumed);
+        self.effects().events().emit(&EngineEvent::OperatorResumed);
     }
 
     fn tell(&self) {

@@ -28,7 +28,7 @@ pub struct Revision<W> {
     /// The digest of its files.
     pub digest: Arc<str>,
     /// The effects: they call the scripts of this revision.
-    pub world: Arc<W>,
+    pub effects: Arc<W>,
     /// The handlers.
     pub handlers: Vec<Arc<Handler>>,
     /// The kinds of its webhooks.
@@ -54,7 +54,7 @@ impl<W> Revision<W> {
         Self {
             number: self.number,
             digest: Arc::clone(&self.digest),
-            world: Arc::clone(&self.world),
+            effects: Arc::clone(&self.effects),
             handlers: self.handlers.clone(),
             webhooks: self.webhooks.clone(),
             storages: Arc::clone(&other.storages),
@@ -124,7 +124,7 @@ pub struct Serving<W> {
     /// The digest of its files.
     pub digest: Arc<str>,
     /// The effects.
-    pub world: Arc<W>,
+    pub effects: Arc<W>,
     /// The kind and its handlers.
     pub served: Arc<Served>,
     /// The settings of workers.
@@ -254,7 +254,7 @@ fn serve<W>(revision: &Revision<W>, resource: &Arc<Resource>) -> Serving<W> {
     Serving {
         revision: revision.number,
         digest: Arc::clone(&revision.digest),
-        world: Arc::clone(&revision.world),
+        effects: Arc::clone(&revision.effects),
         served: Arc::new(served),
         settings: Arc::clone(&revision.settings),
         trial: None,
@@ -311,7 +311,7 @@ mod tests {
         Revision {
             number,
             digest: Arc::default(),
-            world: Arc::new(number),
+            effects: Arc::new(number),
             handlers: handlers.iter().map(|(id, on)| Arc::new(Handler::simple(id, *on))).collect(),
             webhooks: Vec::new(),
             storages: Arc::default(),
@@ -337,8 +337,8 @@ mod tests {
         revisions.replace(revision(1, &[("b", On::Create)]));
         for (kind, before) in kinds.iter().zip(before) {
             let after = kind.take_up("uid").unwrap();
-            assert_eq!((before.revision, ids(&before.served), *before.world), (0, vec!["a"], 0));
-            assert_eq!((after.revision, ids(&after.served), *after.world), (1, vec!["b"], 1));
+            assert_eq!((before.revision, ids(&before.served), *before.effects), (0, vec!["a"], 0));
+            assert_eq!((after.revision, ids(&after.served), *after.effects), (1, vec!["b"], 1));
             assert!(Arc::ptr_eq(&after, &kind.newest()));
         }
     }

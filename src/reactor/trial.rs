@@ -37,7 +37,7 @@ impl Trial {
     /// Begins to count. The running revision is the one to compare with.
     pub(super) fn begin(prepared: Prepared, canary: Canary, running: &Revision<LiveEffects>) -> Self {
         let began = Instant::now();
-        let tallies = [prepared.revision.world.tally(), running.world.tally()].map(Arc::clone);
+        let tallies = [prepared.revision.effects.tally(), running.effects.tally()].map(Arc::clone);
         for tally in &tallies {
             tally.begin();
         }
@@ -94,7 +94,7 @@ impl Trial {
 
     /// Ends the trial of a revision that does not take effect.
     pub(super) fn give_up(self) -> Prepared {
-        self.prepared.revision.world.stop_following();
+        self.prepared.revision.effects.stop_following();
         self.end()
     }
 

@@ -165,7 +165,7 @@ impl<W: Effects> Worker<W> {
 
     /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
     pub async fn await_readiness(&self) -> bool {
-        let Some(readiness) = self.serving.indexing().world.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
+        let Some(readiness) = self.serving.indexing().effects.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
         tokio::select! {
             biased;
             () = readiness.ready() => true,
@@ -175,12 +175,12 @@ impl<W: Effects> Worker<W> {
 
     fn is_of_indexed_kind(&self) -> bool {
         let indexing = self.serving.indexing();
-        !indexing.served.handlers.indexing.is_empty() || indexing.world.is_filling()
+        !indexing.served.handlers.indexing.is_empty() || indexing.effects.is_filling()
     }
 
     /// Records an event of the object before anything else waits: the first one decides what its memo begins with.
     fn notice(&self, event: &Event) -> Noticed {
-        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed, || self.serving.world.operator_memo())
+        self.memories.notice(&self.uid, event.event_kind == EventKind::Listed, || self.serving.effects.operator_memo())
     }
 
     fn memo(&self, noticed: &Noticed) -> ObjectMemo {
@@ -198,10 +198,10 @@ impl<W: Effects> Worker<W> {
             stop: &self.stop,
             span: &self.span,
         };
-        let indexed = indexing.world.index(event).await;
+        let indexed = indexing.effects.index(event).await;
         // Its kind or namespace may have vanished during the call.
         if !self.memories.knows(&self.uid) {
-            indexing.world.unindex(&self.uid);
+            indexing.effects.unindex(&self.uid);
         }
         indexed
     }
@@ -236,7 +236,7 @@ impl<W: Effects> Worker<W> {
     /// Returns how long to wait for an event. If none is awaited, the next one may as well start a new worker: thousands of idle workers
     /// would cost memory, and have no state that is not on the object.
     fn idle_time_left(&self) -> Duration {
-        let now = self.serving.world.clock().now();
+        let now = self.serving.effects.clock().now();
         self.expected.until.map_or(Duration::ZERO, |until| time_between(now, until).max(self.serving.settings.idle_timeout))
     }
 
@@ -255,9 +255,9 @@ impl<W: Effects> Worker<W> {
         if self.expected.version.is_some() && self.expected.version.as_deref() == body.resource_version() {
             self.expected = Expected::default();
         }
-        let now = self.serving.world.clock().now();
+        let now = self.serving.effects.clock().now();
         let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
-        self.serving.world.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
+        self.serving.effects.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
         let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body, &noticed).await };
         event.unblock();
         if let Err(error) = indexed {
@@ -277,7 +277,7 @@ impl<W: Effects> Worker<W> {
             if super::defects::is_on(super::defects::Defect::WaitsForNothing) {
                 return;
             }
-            let until = Moment::after(self.serving.world.clock().now(), self.serving.settings.consistency_timeout).at;
+            let until = Moment::after(self.serving.effects.clock().now(), self.serving.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
         }
     }
@@ -288,8 +288,8 @@ impl<W: Effects> Worker<W> {
         event.unblock();
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
-            self.serving.indexing().world.unindex(&self.uid);
-            self.serving.world.forget(&self.memo_key);
+            self.serving.indexing().effects.unindex(&self.uid);
+            self.serving.effects.forget(&self.memo_key);
         }
     }
 
@@ -347,10 +347,10 @@ impl<W: Effects> Worker<W> {
         if is_last {
             self.expected = Expected::default();
         }
-        let events = self.serving.world.events();
+        let events = self.serving.effects.events();
         let state = if events.wants_states() { (self.read)(&event.raw, &self.serving.served.resource).ok() } else { None };
         if let Some(body) = &state {
-            let consistency_in = self.expected.until.map(|until| until.duration_since(self.serving.world.clock().now()));
+            let consistency_in = self.expected.until.map(|until| until.duration_since(self.serving.effects.clock().now()));
             events.emit(&EngineEvent::ObjectSeen { body, event_kind: event.event_kind, consistency_in });
         }
         if is_last {
@@ -367,12 +367,12 @@ impl<W: Effects> Worker<W> {
         let head = PartialMetadata::of(&event.raw).unwrap_or_default();
         let resource = &self.serving.served.resource;
         let body = Body::from(head.to_object(&resource.api_version(), &resource.kind));
-        self.serving.indexing().world.unindex(&self.uid);
+        self.serving.indexing().effects.unindex(&self.uid);
         event.unblock();
         if event.event_kind == EventKind::Deleted {
             self.memories.forget(&self.uid);
             self.report_cycle(&body, None);
-            return self.serving.world.forget(&self.memo_key);
+            return self.serving.effects.forget(&self.memo_key);
         }
         let mut retry_state = self.memories.retry_state(&self.uid);
         if !std::mem::replace(&mut retry_state.is_unreadable, true) {
@@ -386,7 +386,7 @@ impl<W: Effects> Worker<W> {
         if head.is_deleting() && head.has_finalizer(finalizer) {
             self.log_message(&Message::warning("Removing the finalizer without calling any handlers, since the object cannot be read."));
             let patch = Patch { transforms: vec![Transform::RemoveFinalizer(finalizer.clone())], ..Patch::default() };
-            if let Err(error) = self.serving.world.apply(&self.serving.served.resource, &body, &patch, &Unconfirmed).await {
+            if let Err(error) = self.serving.effects.apply(&self.serving.served.resource, &body, &patch, &Unconfirmed).await {
                 self.throttle(&mut retry_state, &body, &error).await;
             }
         }
@@ -410,7 +410,7 @@ impl<W: Effects> Worker<W> {
         let pause = if is_throttled { None } else { self.await_breaker(&retry_state, trigger).await };
         if let Some(pause) = pause {
             let cycle = Cycle {
-                world: &*self.serving.world,
+                effects: &*self.serving.effects,
                 served: &served,
                 event_kind,
                 body,
@@ -460,7 +460,7 @@ impl<W: Effects> Worker<W> {
             if !has_succeeded {
                 self.report_cycle(&seen, None);
             }
-            self.serving.world.forget(&self.memo_key);
+            self.serving.effects.forget(&self.memo_key);
         } else {
             self.memories.keep_retry_state(&self.uid, retry_state);
         }
@@ -470,7 +470,7 @@ impl<W: Effects> Worker<W> {
     /// Records that a cycle begins, and returns its trigger.
     fn begin_cycle(&self, retry_state: &mut RetryState, begun: &Begun<'_>) -> Trigger {
         let Some(breaker) = self.breaker().filter(|_| begun.event_kind != EventKind::Deleted) else { return Trigger::Other };
-        let (trigger, report) = retry_state.recent.begin(begun, breaker.threshold, self.serving.world.clock().now());
+        let (trigger, report) = retry_state.recent.begin(begun, breaker.threshold, self.serving.effects.clock().now());
         self.report_loop(begun.body, report.as_ref());
         trigger
     }
@@ -480,7 +480,7 @@ impl<W: Effects> Worker<W> {
     async fn await_breaker(&self, retry_state: &RetryState, trigger: Trigger) -> Option<Pause> {
         let until = retry_state.recent.breaker().and_then(Breaker::paused_until).filter(|_| trigger == Trigger::OwnWrite);
         let Some(until) = until else { return Some(Pause::Over) };
-        let left = time_between(self.serving.world.clock().now(), until);
+        let left = time_between(self.serving.effects.clock().now(), until);
         if left.is_zero() {
             return Some(Pause::Over);
         }
@@ -501,7 +501,7 @@ impl<W: Effects> Worker<W> {
             // The next event must begin a cycle, which detects that the object is at rest.
             ended.echo = None;
         }
-        let now = self.serving.world.clock().now();
+        let now = self.serving.effects.clock().now();
         let ran = Ran { ended: &*ended, versions: &sent.versions, is_last: self.mailbox.is_empty() };
         let report = retry_state.recent.end(begun, trigger, ran, breaker.threshold, now);
         self.report_loop(begun.body, report.as_ref());
@@ -516,7 +516,7 @@ impl<W: Effects> Worker<W> {
     /// Writes a condition without other changes. If that fails, it is written with the next ones.
     async fn write_condition(&self, retry_state: &mut RetryState, begun: &Begun<'_>, condition: Transform) {
         let patch = Patch { transforms: vec![condition], ..Patch::default() };
-        match patching::send(&*self.serving.world, &begun.served.resource, begun.body, &patch, &Unconfirmed).await {
+        match patching::send(&*self.serving.effects, &begun.served.resource, begun.body, &patch, &Unconfirmed).await {
             Ok(applied) => retry_state.recent.note(&applied.versions),
             Err(error) => {
                 let text = chain(&error);
@@ -527,7 +527,7 @@ impl<W: Effects> Worker<W> {
 
     /// Returns the function that writes a condition which the object lacks, or has without a reason.
     fn due_condition(&self, retry_state: &RetryState, body: &Body) -> Option<Transform> {
-        let due = retry_state.recent.due_condition(self.breaker()?, body, self.serving.world.clock().now());
+        let due = retry_state.recent.due_condition(self.breaker()?, body, self.serving.effects.clock().now());
         due.map(looping::setting)
     }
 
@@ -537,7 +537,7 @@ impl<W: Effects> Worker<W> {
 
     fn report_loop(&self, body: &Body, report: Option<&Report>) {
         let Some(report) = report else { return };
-        let events = self.serving.world.events();
+        let events = self.serving.effects.events();
         let uid = &self.uid;
         match report {
             Report::Began(found) => events.emit(&EngineEvent::LoopBegan { uid, handlers: &found.handlers }),
@@ -547,16 +547,16 @@ impl<W: Effects> Worker<W> {
     }
 
     fn log_message(&self, message: &Message) {
-        self.serving.world.events().log_message(message);
+        self.serving.effects.events().log_message(message);
     }
 
     fn report_cycle(&self, body: &Body, error: Option<&str>) {
-        self.serving.world.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
+        self.serving.effects.events().emit(&EngineEvent::CycleEnded { uid: &self.uid, body, error });
     }
 
     async fn await_throttling(&self, retry_state: &mut RetryState) {
         if let Some(until) = retry_state.throttle.active_until() {
-            let left = time_between(self.serving.world.clock().now(), until);
+            let left = time_between(self.serving.effects.clock().now(), until);
             self.sleep_off(retry_state, left).await;
         }
     }
@@ -566,7 +566,7 @@ impl<W: Effects> Worker<W> {
         // Servers, webhooks and scripts may repeat contents of an object.
         let text = secret::hidden(body, &text);
         self.report_cycle(body, Some(&text));
-        let now = self.serving.world.clock().now();
+        let now = self.serving.effects.clock().now();
         if let Some(delay) = retry_state.throttle.fail(&self.serving.settings.error_delays, error.retry_after(), now) {
             self.log_message(&Message::error(format!("Throttling for {} seconds due to an unexpected error: {text}", seconds(delay))));
             self.sleep_off(retry_state, delay).await;

@@ -182,9 +182,9 @@ impl Environment for Panicking {
         self.world.clock()
     }
 
-    fn chance(&self, bound: usize) -> usize {
-        point("chance");
-        self.world.chance(bound)
+    fn random_below(&self, bound: usize) -> usize {
+        point("random_below");
+        self.world.random_below(bound)
     }
 }
 

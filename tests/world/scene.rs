@@ -96,7 +96,7 @@ impl Scene {
             trial: None,
             revision: 0,
             digest: Arc::default(),
-            world: Arc::clone(&self.world),
+            effects: Arc::clone(&self.world),
             served: Arc::clone(&self.served),
             settings: Arc::clone(&self.settings),
         };

@@ -21,15 +21,15 @@ pub(super) struct TaskRevision<W> {
     /// Its number.
     pub number: u32,
     /// The effects.
-    pub world: Weak<W>,
+    pub effects: Weak<W>,
     /// The options of timers and daemons.
     pub options: Arc<BackgroundOptions>,
 }
 
 impl<W> TaskRevisions<W> {
     /// Begins with a revision.
-    pub(super) fn new(world: Weak<W>, options: BackgroundOptions) -> Self {
-        let newest = TaskRevision { number: 0, world, options: Arc::new(options) };
+    pub(super) fn new(effects: Weak<W>, options: BackgroundOptions) -> Self {
+        let newest = TaskRevision { number: 0, effects, options: Arc::new(options) };
         Self(RwLock::new(InService { newest, trial: None }))
     }
 
@@ -75,7 +75,7 @@ impl<W> InService<W> {
 
 impl<W> TaskRevision<W> {
     fn upgrade(&self) -> Option<(Arc<W>, Arc<BackgroundOptions>)> {
-        Some((self.world.upgrade()?, Arc::clone(&self.options)))
+        Some((self.effects.upgrade()?, Arc::clone(&self.options)))
     }
 }
 

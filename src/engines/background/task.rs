@@ -87,10 +87,10 @@ impl<W: Effects> Drop for Task<W> {
         let end = object.end(running, is_requested);
         // The function may have written to the memo after the object was forgotten. If it is watched again, the memo is no longer its own.
         if end.is_last_of_gone
-            && let Some((world, _)) = revisions.newest()
-            && !world.follows(&object.memo.key)
+            && let Some((effects, _)) = revisions.newest()
+            && !effects.follows(&object.memo.key)
         {
-            world.forget(&object.memo.key);
+            effects.forget(&object.memo.key);
         }
         *self.replacement.lock() = end.replacement;
         let (body, handler) = (&live.get(), &*running.handler);
@@ -151,8 +151,8 @@ impl<W: Effects> Task<W> {
 
     /// Evaluates an expression of the revision that the task was started by.
     async fn evaluate_delay(&self, expression: Predicate) -> Result<Duration, String> {
-        let Some((world, _)) = self.revision() else { return Ok(Duration::ZERO) };
-        world.evaluate_delay(&self.subject(), expression).await
+        let Some((effects, _)) = self.revision() else { return Ok(Duration::ZERO) };
+        effects.evaluate_delay(&self.subject(), expression).await
     }
 
     async fn run_daemon(&mut self) {
@@ -237,9 +237,9 @@ impl<W: Effects> Task<W> {
     }
 
     async fn attempt(&mut self) -> Attempted {
-        if let Some((world, _)) = self.revision() {
+        if let Some((effects, _)) = self.revision() {
             // Each revision has a tally of its own.
-            self.parts.events = world.events().clone();
+            self.parts.events = effects.events().clone();
         }
         let is_repetition = self.is_repetition();
         self.log(&attempt::announce(self.handler()).demoted_if(is_repetition));
@@ -296,9 +296,9 @@ impl<W: Effects> Task<W> {
     async fn call(&self, patch: Patch) -> Returned {
         let Parts { events, running, live, .. } = &self.parts;
         let (handler, retry) = (self.handler(), self.record.retries);
-        let newest = self.revision().and_then(|(world, options)| Some((world, options.target_of(&running.fingerprint)?, options)));
+        let newest = self.revision().and_then(|(effects, options)| Some((effects, options.target_of(&running.fingerprint)?, options)));
         // No attempt is made with an outdated declaration: the task is asked to stop.
-        let Some((world, target, options)) = newest else {
+        let Some((effects, target, options)) = newest else {
             running.stopped.raised().await;
             return Returned::cancelled("its declaration has changed");
         };
@@ -316,7 +316,7 @@ impl<W: Effects> Task<W> {
         };
         running.gauge.calling(true);
         events.emit(&EngineEvent::HandlerCalled { body: &live.get(), handler, reason: None, retry });
-        let returned = call_safely(&*world, handler, call).await;
+        let returned = call_safely(&*effects, handler, call).await;
         events.emit(&EngineEvent::HandlerReturned { body: &live.get(), handler, reason: None, retry, returned: &returned });
         running.gauge.calling(false);
         returned
@@ -394,11 +394,11 @@ impl<W: Effects> Task<W> {
     async fn send_once(&self, patch: &Patch) -> Option<Result<Patch, Error>> {
         let Parts { object, running, live, .. } = &self.parts;
         let (resource, body) = (object.resource(), live.get());
-        let (world, _) = self.revision()?;
+        let (effects, _) = self.revision()?;
         tokio::select! {
             biased;
             () = running.cancelled.requested() => None,
-            sent = patching::send(&*world, &resource, &body, patch, &Unconfirmed) => {
+            sent = patching::send(&*effects, &resource, &body, patch, &Unconfirmed) => {
                 Some(sent.map(|applied| Patch { transforms: applied.remaining, ..Patch::default() }))
             }
         }

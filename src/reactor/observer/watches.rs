@@ -295,7 +295,7 @@ impl<W: Effects + 'static> Watches<W> {
             ended.request("the workers have ended");
         };
         let background = async {
-            newest.world.end_background().await;
+            newest.effects.end_background().await;
             if !declared.lead.is_elected() {
                 return;
             }

@@ -103,7 +103,7 @@ impl RunningOperator {
         let (overrides, is_clusterwide) = &self.peering;
         overrides.apply(&mut operator.settings.peering, *is_clusterwide);
         let program = operator.program().map_err(ReloadError::Scripts)?;
-        let program = program.after(self.reviser.newest().world.scripts().installed.program());
+        let program = program.after(self.reviser.newest().effects.scripts().installed.program());
         let revision = operator.revision(&program);
         if revision == self.loaded.revision {
             self.metrics.loaded(&revision, self.now());
@@ -139,8 +139,8 @@ impl RunningOperator {
         let revision = prepared.revision.with_settings_of(&running);
         let options = self.background_options(&prepared, &self.settings);
         let trial = Trial::begin(prepared, canary, &running);
-        if let Some(background) = revision.world.background() {
-            background.try_out(revision.number, Arc::downgrade(&revision.world), options, trial.scope());
+        if let Some(background) = revision.effects.background() {
+            background.try_out(revision.number, Arc::downgrade(&revision.effects), options, trial.scope());
         }
         self.metrics.loaded(&self.loaded.revision, self.now());
         self.metrics.trial_began(trial.revision());
@@ -192,7 +192,7 @@ impl RunningOperator {
     /// Lets the revision in service follow all objects: first the tasks of objects, then all events.
     async fn leave_trial(&self) {
         let running = self.reviser.newest();
-        if let Some(background) = running.world.background() {
+        if let Some(background) = running.effects.background() {
             background.withdraw();
         }
         self.reviser.withdraw().await;
@@ -244,19 +244,19 @@ impl RunningOperator {
         let Prepared { operator, revision, settings, filled, earlier, .. } = prepared;
         let (operator, revision) = (&operator, Revision { since: now, ..revision });
         let digest = Arc::clone(&revision.digest);
-        let world = Arc::clone(&revision.world);
-        if let Some(background) = world.background() {
-            background.revise(revision.number, Arc::downgrade(&world), options);
+        let effects = Arc::clone(&revision.effects);
+        if let Some(background) = effects.background() {
+            background.revise(revision.number, Arc::downgrade(&effects), options);
         }
         *self.status.functions.lock() = Functions::of(operator);
         self.configure(operator, &settings);
-        let indexes = world.scripts().installed.indexes();
+        let indexes = effects.scripts().installed.indexes();
         measure_indexes(&self.process_metrics, &self.metrics, indexes);
         if let Some(monitor) = &self.monitor {
             monitor.indexes_installed(&operator.name, indexes);
         }
-        world.follow_alone();
-        let scripts = Arc::clone(world.scripts()) as Arc<dyn Scripts>;
+        effects.follow_alone();
+        let scripts = Arc::clone(effects.scripts()) as Arc<dyn Scripts>;
         reload::warn_of_login(operator, self.activities.has(Moment::Login));
         self.activities.revise(Arc::clone(&scripts), operator.activities.clone(), &settings);
         let (webhooks, conversions) = (operator.webhooks.clone(), operator.conversions.clone());
@@ -284,7 +284,7 @@ impl RunningOperator {
         }
         self.exit_timeouts.set(&operator.name, settings.process.ultimate_exiting_timeout);
         self.client.configure(connection(settings));
-        self.reviser.newest().world.scripts().host.set_memory(settings.scripts.memory);
+        self.reviser.newest().effects.scripts().host.set_memory(settings.scripts.memory);
         self.poster.configure(settings.posting.clone());
         if let Some(log) = &self.log {
             log.set_prefix(settings.persistence.storages.prefix());

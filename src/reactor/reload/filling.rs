@@ -30,22 +30,22 @@ impl Preparation<'_> {
     pub(super) async fn fill(
         &self,
         operator: &str,
-        world: &Arc<LiveEffects>,
+        effects: &Arc<LiveEffects>,
         handlers: &[Arc<Handler>],
         changed: &BTreeSet<&str>,
     ) -> Result<Vec<Filled>, ReloadError> {
-        world.follow_earlier();
+        effects.follow_earlier();
         let mut filled = Vec::new();
         if !changed.is_empty() {
             let purposes = Purposes::of_handlers(handlers.iter().map(AsRef::as_ref).filter(|handler| changed.contains(&*handler.id)));
             for resource in self.resources_of(&purposes).await? {
                 for namespace in self.reviser.namespaces_of(&resource) {
-                    let known = self.list(operator, (world, changed), &resource, namespace.as_deref()).await?;
+                    let known = self.list(operator, (effects, changed), &resource, namespace.as_deref()).await?;
                     filled.extend(known.map(|known| Filled { resource: Arc::clone(&resource), namespace, known }));
                 }
             }
         }
-        world.filled();
+        effects.filled();
         Ok(filled)
     }
 
@@ -84,7 +84,7 @@ impl Preparation<'_> {
     async fn list(
         &self,
         operator: &str,
-        (world, changed): (&LiveEffects, &BTreeSet<&str>),
+        (effects, changed): (&LiveEffects, &BTreeSet<&str>),
         resource: &Arc<Resource>,
         namespace: Option<&str>,
     ) -> Result<Option<KnownObjects>, ReloadError> {
@@ -94,7 +94,7 @@ impl Preparation<'_> {
         let end = self.stop.child();
         let mut sink = FillSink {
             operator,
-            world,
+            effects,
             changed,
             resource,
             stop: self.stop,
@@ -119,7 +119,7 @@ impl Preparation<'_> {
 /// Indexes the objects of one list.
 struct FillSink<'a> {
     operator: &'a str,
-    world: &'a LiveEffects,
+    effects: &'a LiveEffects,
     /// The indexes that are filled.
     changed: &'a BTreeSet<&'a str>,
     resource: &'a Arc<Resource>,
@@ -139,9 +139,9 @@ impl Sink for FillSink<'_> {
         if self.is_complete || seen.event_kind != EventKind::Listed {
             return;
         }
-        let memo = self.world.memo_for_indexes(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
+        let memo = self.effects.memo_for_indexes(format!("{}/{}", self.operator, body.uid().unwrap_or_default()));
         let object = Object { resource: Arc::clone(self.resource), body, memo };
-        if let Err(failure) = self.world.fill(&object, self.stop, |name| self.changed.contains(name)).await {
+        if let Err(failure) = self.effects.fill(&object, self.stop, |name| self.changed.contains(name)).await {
             warn!(
                 target: "kopfd::reload",
                 resource = %self.resource,

@@ -56,18 +56,18 @@ impl Preparation<'_> {
         let indexes = indexes_of(&operator, &program);
         let is_changed = |name: &str| indexes.get(name) != loaded.indexes.get(name);
         let program = Arc::new(program);
-        let installed = self.install(&newest.world, &program, is_changed).await?;
-        let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.world.scripts().host), installed, self.metrics));
+        let installed = self.install(&newest.effects, &program, is_changed).await?;
+        let scripts = Arc::new(HostScripts::new(Arc::clone(&newest.effects.scripts().host), installed, self.metrics));
         let index_handlers: Vec<Arc<Handler>> = operator.indexes.iter().cloned().map(Arc::new).collect();
         let changed: BTreeSet<&str> = operator.indexes.iter().map(|handler| &*handler.id).filter(|id| is_changed(id)).collect();
         let filling = Filling::new(index_handlers.clone(), settings.execution.default_backoff);
-        let world = Arc::new(newest.world.next(number, scripts, filling, is_changed));
-        let filled = Box::pin(self.fill(&operator.name, &world, &index_handlers, &changed)).await?;
+        let effects = Arc::new(newest.effects.next(number, scripts, filling, is_changed));
+        let filled = Box::pin(self.fill(&operator.name, &effects, &index_handlers, &changed)).await?;
         let handlers = operator.indexes.iter().chain(operator.object_handlers()).cloned().map(Arc::new).collect();
         let revision = Revision {
             number,
             digest: operator.revision(&program).into(),
-            world,
+            effects,
             handlers,
             webhooks: webhook_kinds(&operator),
             storages: Arc::new(storages),
@@ -75,18 +75,18 @@ impl Preparation<'_> {
             default_backoff: settings.execution.default_backoff,
             sub_defaults: operator.defaults.clone(),
             settings: Arc::new(WorkerSettings::of(&settings)),
-            since: newest.world.clock().now(),
+            since: newest.effects.clock().now(),
         };
         Ok(Prepared { operator, revision, program, settings, filled, earlier, indexes })
     }
 
     async fn install(
         &self,
-        world: &LiveEffects,
+        effects: &LiveEffects,
         program: &Arc<Program>,
         is_changed: impl Fn(&str) -> bool,
     ) -> Result<Installed, ReloadError> {
-        let before = world.scripts();
+        let before = effects.scripts();
         let indexes = before.installed.indexes().next(&program.declaration.indexes, |name| !is_changed(name));
         before.host.install_with(Arc::clone(program), indexes).await.map_err(ReloadError::Scripts)
     }

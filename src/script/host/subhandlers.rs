@@ -170,9 +170,16 @@ impl Running {
         let subhandling = self.execution.subhandling.as_ref().expect("there is no registry without it");
         let clock = &self.execution.scripts.environment.clock;
         let selected = self.select()?;
-        let chance = &mut |count: usize| self.execution.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
-        let pass =
-            Pass::begin(&self.handlers, &selected, &*subhandling.records, subhandling.purpose, subhandling.lifecycle, clock.now(), chance);
+        let random_below = &mut |count: usize| self.execution.scripts.environment.rng.between(0, count.max(1) as i64 - 1) as usize;
+        let pass = Pass::begin(
+            &self.handlers,
+            &selected,
+            &*subhandling.records,
+            subhandling.purpose,
+            subhandling.lifecycle,
+            clock.now(),
+            random_below,
+        );
         let pass = pass.map_err(|broken| Failure::host("records", broken.to_string()))?;
         let mut outcomes: Vec<(String, Outcome)> = Vec::new();
         for handler in &pass.run {

@@ -91,7 +91,7 @@ impl Variant {
         let more: &[&str] = match self {
             Self::Plain => &["is_filling", "wants_states"],
             Self::Indexed | Self::Elected => &["index"],
-            Self::Background => &["is_filling", "update_background", "has_background", "chance", "forgotten"],
+            Self::Background => &["is_filling", "update_background", "has_background", "random_below", "forgotten"],
         };
         effects.into_iter().chain(events).chain(questions).chain(more.iter().copied()).collect()
     }
