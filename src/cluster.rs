@@ -4,25 +4,25 @@
 
 pub mod address;
 pub mod apply;
-pub mod client;
-pub mod config;
+pub(crate) mod client;
+pub(crate) mod config;
 mod connection_info;
 pub mod discovery;
-pub mod error;
+pub(crate) mod error;
 pub mod exec;
-pub mod fence;
-pub mod guard;
-pub mod in_flight;
+pub(crate) mod fence;
+pub(crate) mod guard;
+pub(crate) mod in_flight;
 pub mod in_process;
-pub mod line;
+pub(crate) mod line;
 pub mod object_client;
-pub mod other;
+pub(crate) mod other;
 mod plugin;
-pub mod resource_resolver;
-pub mod reviews;
-pub mod secret_values;
-pub mod selection;
-pub mod settings;
+pub(crate) mod resource_resolver;
+pub(crate) mod reviews;
+pub(crate) mod secret_values;
+pub(crate) mod selection;
+pub(crate) mod settings;
 pub mod transport;
 pub mod watch;
 

@@ -4,31 +4,31 @@
 
 use std::time::Duration;
 
-pub mod activities;
+pub(crate) mod activities;
 pub mod admission;
 pub mod background;
-pub mod definitions;
-pub mod deployment;
-pub mod effects;
-pub mod endpoints;
-pub mod error;
+pub(crate) mod definitions;
+pub(crate) mod deployment;
+pub(crate) mod effects;
+pub(crate) mod endpoints;
+pub(crate) mod error;
 pub mod events;
-pub mod health;
+pub(crate) mod health;
 pub mod hooks;
-pub mod indexing;
+pub(crate) mod indexing;
 pub mod leading;
 pub mod metrics;
-pub mod patching;
-pub mod pause;
+pub(crate) mod patching;
+pub(crate) mod pause;
 pub mod peering;
 pub mod posting;
-pub mod readiness;
-pub mod rights;
-pub mod schedules;
-pub mod settling;
-pub mod status;
-pub mod tally;
-pub mod uninstall;
+pub(crate) mod readiness;
+pub(crate) mod rights;
+pub(crate) mod schedules;
+pub(crate) mod settling;
+pub(crate) mod status;
+pub(crate) mod tally;
+pub(crate) mod uninstall;
 
 pub use activities::{Activities, ActivityError};
 pub use background::BackgroundTasks;

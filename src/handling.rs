@@ -7,39 +7,39 @@
 //! [`attempt`] turns each call into an outcome; [`conclude::conclude`] decides which records are stored and purged, and when the next
 //! attempt is due.
 
-pub mod activity;
+pub(crate) mod activity;
 pub mod admission;
 pub mod attempt;
-pub mod breaker;
+pub(crate) mod breaker;
 pub mod cause;
-pub mod conclude;
+pub(crate) mod conclude;
 pub mod contradiction;
 pub mod conversion;
-pub mod definitions;
-pub mod echo;
+pub(crate) mod definitions;
+pub(crate) mod echo;
 pub mod filter;
 pub mod finalizer;
-pub mod handler;
+pub(crate) mod handler;
 pub mod hook;
 pub mod index;
 pub mod index_key;
-pub mod indexing;
+pub(crate) mod indexing;
 pub mod leading;
-pub mod lifecycle;
-pub mod lists;
-pub mod matcher;
-pub mod message;
-pub mod outcome;
+pub(crate) mod lifecycle;
+pub(crate) mod lists;
+pub(crate) mod matcher;
+pub(crate) mod message;
+pub(crate) mod outcome;
 pub mod peering;
-pub mod plan;
+pub(crate) mod plan;
 pub mod progress;
 pub mod rights;
-pub mod schedule;
+pub(crate) mod schedule;
 pub mod select;
-pub mod sequence;
+pub(crate) mod sequence;
 pub mod spawning;
-pub mod subhandling;
-pub mod timer;
+pub(crate) mod subhandling;
+pub(crate) mod timer;
 pub mod trial;
 
 pub use activity::{ActivityRun, FailedHandler};

@@ -2,16 +2,16 @@
 //!
 //! Independent of handlers, of the network, and of time.
 
-pub mod body;
+pub(crate) mod body;
 pub mod diff;
 pub mod hierarchy;
-pub mod late_body;
+pub(crate) mod late_body;
 pub mod namespace;
-pub mod patch;
-pub mod path;
-pub mod resource;
-pub mod secret;
-pub mod secret_key;
+pub(crate) mod patch;
+pub(crate) mod path;
+pub(crate) mod resource;
+pub(crate) mod secret;
+pub(crate) mod secret_key;
 pub mod selector;
 
 pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};

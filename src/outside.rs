@@ -6,7 +6,7 @@ mod addresses;
 mod causes;
 mod clusters;
 mod files;
-pub mod http;
+pub(crate) mod http;
 mod programs;
 mod reach;
 mod resolver;

@@ -3,12 +3,12 @@
 //! `package` has the contents of a package; `workload` has the objects, `files` the files of the operator as they are mounted, `form` the
 //! folders of the three forms, and `yaml` the writer. Nothing here asks a cluster.
 
-pub mod files;
+pub(crate) mod files;
 mod form;
 mod grace;
 mod janitor;
 mod package;
-pub mod webhooks;
+pub(crate) mod webhooks;
 mod workload;
 mod yaml;
 

@@ -2,18 +2,18 @@
 //!
 //! `handling` decides about the records, `reactor` sends them.
 
-pub mod clash;
-pub mod digests;
+pub(crate) mod clash;
+pub(crate) mod digests;
 pub mod essence;
 mod fields;
 pub mod key;
-pub mod lease;
+pub(crate) mod lease;
 pub mod peering;
-pub mod record;
-pub mod schedule;
+pub(crate) mod record;
+pub(crate) mod schedule;
 pub mod storage;
 pub mod text;
-pub mod write;
+pub(crate) mod write;
 
 pub use clash::Clash;
 pub use digests::{Keys, MissingKey, SecretForm, SecretStorage};

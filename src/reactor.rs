@@ -2,44 +2,44 @@
 //!
 //! `handling` makes the decisions; the reactor waits and carries them out.
 
-pub mod activity;
-pub mod admission;
-pub mod built_in_credentials;
+pub(crate) mod activity;
+pub(crate) mod admission;
+pub(crate) mod built_in_credentials;
 pub mod change_log;
-pub mod changes;
+pub(crate) mod changes;
 pub mod cycle;
 #[cfg(test)]
 pub(crate) mod defects;
-pub mod echo;
+pub(crate) mod echo;
 mod first_cycles;
-pub mod hooks;
+pub(crate) mod hooks;
 pub mod kind;
-pub mod leaving;
-pub mod live_effects;
-pub mod looping;
-pub mod mailbox;
-pub mod memory;
+pub(crate) mod leaving;
+pub(crate) mod live_effects;
+pub(crate) mod looping;
+pub(crate) mod mailbox;
+pub(crate) mod memory;
 pub mod observation;
 mod observed;
 pub mod observer;
 pub mod operator;
 mod pausing;
-pub mod pending;
+pub(crate) mod pending;
 pub mod precedence;
-pub mod queues;
+pub(crate) mod queues;
 pub mod reload;
 pub mod revision;
 pub mod rights;
 pub mod script_api;
 mod script_metrics;
 mod script_watch;
-pub mod status;
-pub mod throttle;
-pub mod touching;
+pub(crate) mod status;
+pub(crate) mod throttle;
+pub(crate) mod touching;
 mod trial;
 mod watching;
 pub mod worker;
-pub mod worker_settings;
+pub(crate) mod worker_settings;
 
 pub use activity::ActivityMonitor;
 pub use admission::Admission;

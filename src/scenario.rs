@@ -21,7 +21,7 @@ mod metrics;
 mod model;
 mod operator_run;
 mod pattern;
-pub mod peers;
+pub(crate) mod peers;
 mod pending;
 mod pool;
 mod problem;
@@ -38,7 +38,7 @@ mod timeline;
 mod transport;
 mod update;
 mod verify;
-pub mod webhooks;
+pub(crate) mod webhooks;
 
 pub use document::{API_VERSION, KIND};
 pub use execute::{Failure, Mode};

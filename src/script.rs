@@ -17,7 +17,7 @@ macro_rules! pure {
     };
 }
 
-pub mod check;
+pub(crate) mod check;
 mod functions;
 pub mod host;
 pub mod interface;
@@ -26,8 +26,8 @@ pub mod language;
 mod limits;
 pub mod outside;
 mod runtime;
-pub mod sources;
-pub mod values;
+pub(crate) mod sources;
+pub(crate) mod values;
 
 pub use check::check;
 pub use host::{Fibers, Host, Installed, Options, Threads};

@@ -1,14 +1,14 @@
 //! Logging: its set-up, and the form of log lines. Metrics.
 
-pub mod credentials;
-pub mod layer;
-pub mod line;
+pub(crate) mod credentials;
+pub(crate) mod layer;
+pub(crate) mod line;
 pub mod metrics;
-pub mod options;
-pub mod reference;
-pub mod stderr;
-pub mod style;
-pub mod targets;
+pub(crate) mod options;
+pub(crate) mod reference;
+pub(crate) mod stderr;
+pub(crate) mod style;
+pub(crate) mod targets;
 pub mod writer;
 
 use std::io::IsTerminal as _;

@@ -248,7 +248,7 @@ impl Work<'_> {
         for name in names {
             match self.uninstaller.stop(&home, name, self.options.timeout).await? {
                 Stopped::Absent => {}
-                Stopped::Stopped => account.done.push(format!("scaled Deployment {home}/{name} to zero")),
+                Stopped::Ended => account.done.push(format!("scaled Deployment {home}/{name} to zero")),
                 Stopped::Running => {
                     account.left.push(format!("pods of Deployment {home}/{name}"));
                     print_error(&format!("the pods have not ended after {}", seconds(self.options.timeout)));

@@ -34,7 +34,7 @@ pub struct Options {
 
 /// The parts of the process environment that locate the API server.
 #[derive(Debug, Clone)]
-pub struct CredentialSources {
+pub(crate) struct CredentialSources {
     /// The list of kubeconfigs in `KUBECONFIG`.
     pub kubeconfigs: Option<OsString>,
     /// The home directory.
@@ -47,7 +47,7 @@ pub struct CredentialSources {
 
 impl CredentialSources {
     /// Returns the environment of this process.
-    pub fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Self {
             kubeconfigs: std::env::var_os("KUBECONFIG"),
@@ -60,14 +60,14 @@ impl CredentialSources {
 
 /// The built-in login: the given kubeconfig, else the service account, else the kubeconfigs of the environment.
 #[derive(Debug, Clone)]
-pub struct BuiltIn {
+pub(crate) struct BuiltIn {
     options: Options,
     sources: CredentialSources,
 }
 
 impl BuiltIn {
     /// Returns the login for these options.
-    pub fn new(options: Options, sources: CredentialSources) -> Self {
+    pub(crate) fn new(options: Options, sources: CredentialSources) -> Self {
         Self { options, sources }
     }
 

@@ -227,7 +227,7 @@ impl BuiltIn {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn service_account_info(&self) -> Result<Option<ConnectionInfo>, LoginError> {
+    pub(crate) async fn service_account_info(&self) -> Result<Option<ConnectionInfo>, LoginError> {
         let login = self.clone();
         config::blocking(move || {
             let Some(config) = login.of_service_account()? else { return Ok(None) };
@@ -249,7 +249,7 @@ impl BuiltIn {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn kubeconfig_info(&self, context: Option<String>) -> Result<Option<ConnectionInfo>, LoginError> {
+    pub(crate) async fn kubeconfig_info(&self, context: Option<String>) -> Result<Option<ConnectionInfo>, LoginError> {
         let login = self.in_context(context);
         config::blocking(move || {
             let kubeconfig = match login.merged_sources() {

@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 /// The cause of a failure, of any type.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Errors of a login.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -31,7 +31,7 @@ pub trait Fence: Send + Sync {
 
 /// Travels with a request to its transport.
 #[derive(Clone)]
-pub struct Fenced(pub Arc<dyn Fence>);
+pub(crate) struct Fenced(pub Arc<dyn Fence>);
 
 impl fmt::Debug for Fenced {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +65,7 @@ impl Drop for InFlight<'_> {
 /// The error of a body that may not be sent.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease has run out")]
-pub struct Closed;
+pub(crate) struct Closed;
 
 /// Tells whether requests of a method may change something.
 pub(crate) fn is_write(method: &Method) -> bool {
@@ -73,14 +73,14 @@ pub(crate) fn is_write(method: &Method) -> bool {
 }
 
 /// The body of a request. It asks the fence when the connection takes its bytes, directly before they are written.
-pub struct FencedBody {
+pub(crate) struct FencedBody {
     data: Option<Bytes>,
     fence: Option<Fenced>,
 }
 
 impl FencedBody {
     /// Returns a body that is sent only while a fence is open, if there is one.
-    pub fn new(data: Bytes, fence: Option<Fenced>) -> Self {
+    pub(crate) fn new(data: Bytes, fence: Option<Fenced>) -> Self {
         Self { data: Some(data).filter(|data| !data.is_empty()), fence }
     }
 }

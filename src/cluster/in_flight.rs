@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the number of requests to API servers that have no answer yet; watches are not counted.
-pub fn count() -> usize {
+pub(crate) fn count() -> usize {
     COUNT.load(Ordering::Relaxed)
 }
 

@@ -1,14 +1,14 @@
 //! Splits chunks of bytes into lines. No line is copied twice, and no byte is searched twice.
 
 /// The longest accepted line. API servers refuse objects above a few megabytes, so a longer line is a broken stream.
-pub const LINE_LIMIT: usize = 64 << 20;
+pub(crate) const LINE_LIMIT: usize = 64 << 20;
 
 /// Capacity of the buffer that is kept after a long line.
 const KEPT_CAPACITY: usize = 1 << 20;
 
 /// Collects chunks and returns whole lines.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// The offset of the next line.
     start: usize,
@@ -19,14 +19,14 @@ pub struct Lines {
 /// A line is longer than [`LINE_LIMIT`].
 #[derive(Debug, thiserror::Error)]
 #[error("a line is longer than {LINE_LIMIT} bytes")]
-pub struct TooLong;
+pub(crate) struct TooLong;
 
 impl Lines {
     /// Takes a chunk.
     ///
     /// # Errors
     /// If the unfinished line has become too long.
-    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), TooLong> {
+    pub(crate) fn feed(&mut self, chunk: &[u8]) -> Result<(), TooLong> {
         self.compact();
         self.buffer.extend_from_slice(chunk);
         let is_unfinished = self.buffer.len() > LINE_LIMIT && memchr::memchr(b'\n', chunk).is_none();
@@ -34,7 +34,7 @@ impl Lines {
     }
 
     /// Returns the next whole line, without its end.
-    pub fn next_line(&mut self) -> Option<&[u8]> {
+    pub(crate) fn next_line(&mut self) -> Option<&[u8]> {
         let Some(found) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
             self.searched = self.buffer.len();
             return None;
@@ -46,7 +46,7 @@ impl Lines {
     }
 
     /// Returns the bytes after the last line end.
-    pub fn rest(&self) -> &[u8] {
+    pub(crate) fn rest(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 

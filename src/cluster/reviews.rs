@@ -9,7 +9,7 @@ const PATH: &str = "/apis/authorization.k8s.io/v1";
 
 /// A request whose right is asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attributes<'a> {
+pub(crate) struct Attributes<'a> {
     /// The verb.
     pub verb: &'a str,
     /// The API group.
@@ -24,7 +24,7 @@ pub struct Attributes<'a> {
 
 /// The rules that apply in a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// The rules.
     pub rules: Vec<ReviewedRule>,
     /// Whether there may be others, which the server does not list.
@@ -33,7 +33,7 @@ pub struct Rules {
 
 /// One rule about resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReviewedRule {
+pub(crate) struct ReviewedRule {
     /// The API groups.
     pub groups: Vec<String>,
     /// The resources.
@@ -48,7 +48,7 @@ pub struct ReviewedRule {
 ///
 /// # Errors
 /// If the question fails.
-pub async fn is_allowed(client: &Client, attributes: &Attributes<'_>) -> Result<bool, Error> {
+pub(crate) async fn is_allowed(client: &Client, attributes: &Attributes<'_>) -> Result<bool, Error> {
     let (resource, subresource) = attributes.resource.split_once('/').unwrap_or((attributes.resource, ""));
     let mut wanted = json!({"verb": attributes.verb, "group": attributes.group, "resource": resource});
     let optional = [("subresource", Some(subresource)), ("namespace", attributes.namespace), ("name", attributes.name)];
@@ -65,7 +65,7 @@ pub async fn is_allowed(client: &Client, attributes: &Attributes<'_>) -> Result<
 ///
 /// # Errors
 /// If the question fails.
-pub async fn rules_in(client: &Client, namespace: &str) -> Result<Rules, Error> {
+pub(crate) async fn rules_in(client: &Client, namespace: &str) -> Result<Rules, Error> {
     let answer = ask(client, "SelfSubjectRulesReview", &json!({"namespace": namespace})).await?;
     let status = &answer["status"];
     let texts = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();

@@ -15,7 +15,7 @@ use crate::object::Resource;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the values of Secrets.
-pub struct SecretValues {
+pub(crate) struct SecretValues {
     client: Client,
     objects: ObjectClient,
     resource: Resource,
@@ -23,7 +23,7 @@ pub struct SecretValues {
 
 impl SecretValues {
     /// Returns the Secrets that an operator can read.
-    pub fn new(client: Client, operator: &str) -> Self {
+    pub(crate) fn new(client: Client, operator: &str) -> Self {
         let objects = ObjectClient::new(client.clone(), operator);
         let (version, plural, kind) = ("v1".to_owned(), "secrets".to_owned(), "Secret".to_owned());
         let resource = Resource { version, plural, kind, namespaced: true, ..Resource::default() };
@@ -34,7 +34,7 @@ impl SecretValues {
     ///
     /// # Errors
     /// If it cannot be read, or there is none.
-    pub async fn read(&self, namespace: Option<&str>, secret: &str, key: &str) -> Result<Vec<u8>, SecretError> {
+    pub(crate) async fn read(&self, namespace: Option<&str>, secret: &str, key: &str) -> Result<Vec<u8>, SecretError> {
         let namespace = namespace.map_or_else(|| self.client.default_namespace(), str::to_owned);
         let name = format!("{namespace}/{secret}");
         let address = ObjectAddress { resource: &self.resource, namespace: Some(&namespace), name: secret };
@@ -48,7 +48,7 @@ impl SecretValues {
 
 /// The reason why a value is not there.
 #[derive(Debug, thiserror::Error)]
-pub enum SecretError {
+pub(crate) enum SecretError {
     /// It cannot be read.
     #[error("the Secret {0} cannot be read")]
     Read(String, #[source] Error),

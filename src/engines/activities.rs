@@ -1,8 +1,8 @@
 //! Activities of an operator: startup, cleanup, logins and probes. The handlers of one run are called one after another; their state is
 //! in memory.
 
-pub mod login;
-pub mod probes;
+pub(crate) mod login;
+pub(crate) mod probes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,7 +251,7 @@ fn kind(moment: Moment) -> Kind {
 }
 
 /// Returns the name of an activity in messages.
-pub fn title(moment: Moment) -> &'static str {
+pub(crate) fn title(moment: Moment) -> &'static str {
     match moment {
         Moment::Startup => "the startup activity",
         Moment::Cleanup => "the cleanup activity",

@@ -8,16 +8,16 @@
 pub mod certificates;
 pub mod client_config;
 pub mod configurations;
-pub mod detection;
+pub(crate) mod detection;
 pub mod local;
 pub mod memos;
-pub mod peer;
+pub(crate) mod peer;
 pub mod reviewer;
-pub mod reviewers;
+pub(crate) mod reviewers;
 pub mod server;
-pub mod servers;
-pub mod service;
-pub mod tunnel;
+pub(crate) mod servers;
+pub(crate) mod service;
+pub(crate) mod tunnel;
 
 pub use client_config::ClientConfig;
 pub use reviewer::{RequestPeer, Reviewed, Reviewer};

@@ -6,7 +6,7 @@
 #[cfg(test)]
 pub(crate) mod defects;
 mod object;
-pub mod options;
+pub(crate) mod options;
 mod registry;
 mod revisions;
 mod running;

@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 5;
 
 /// The reason why definitions are not applied.
 #[derive(Debug, thiserror::Error)]
-pub enum DefinitionsError {
+pub(crate) enum DefinitionsError {
     /// A definition removes parts of the one in the cluster.
     #[error("the definition of {name} takes away what objects or clients may use: {}", losses.join("; "))]
     Narrower {
@@ -45,7 +45,7 @@ pub enum DefinitionsError {
 ///
 /// # Errors
 /// The first problem.
-pub async fn apply(client: &Client, definitions: &[Value], is_forced: bool) -> Result<(), DefinitionsError> {
+pub(crate) async fn apply(client: &Client, definitions: &[Value], is_forced: bool) -> Result<(), DefinitionsError> {
     let applier = Applier { objects: ObjectClient::new(client.clone(), MANAGER), resource: resource(), is_forced };
     for definition in definitions {
         applier.checked(definition).await?;
@@ -113,7 +113,7 @@ fn name(definition: &Value) -> String {
 }
 
 /// Returns the definitions in the texts of files; other documents are left out.
-pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
+pub(crate) fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
     let mut definitions: Vec<Value> = Vec::new();
     for document in texts.into_iter().flat_map(|text| crate::object::yaml::parse(text).unwrap_or_default()) {
         let is_definition = document["kind"] == json!("CustomResourceDefinition");

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Posts an Event about the Deployment of a pod in the operator's namespace. Without one, or without the permission to read its owners,
 /// nothing is posted.
-pub async fn report(client: &Client, pod: &str, poster: &Poster, level: Level, reason: &str, message: &str) {
+pub(crate) async fn report(client: &Client, pod: &str, poster: &Poster, level: Level, reason: &str, message: &str) {
     match tokio::time::timeout(TIMEOUT, find(client, pod)).await {
         Ok(Ok(Some(deployment))) => {
             let event_type = if level == Level::Info { "Normal" } else { "Warning" }.to_owned();

@@ -2,9 +2,9 @@
 //!
 //! The answers are made here; `server` listens, and `client` asks another process.
 
-pub mod client;
-pub mod server;
-pub mod url;
+pub(crate) mod client;
+pub(crate) mod server;
+pub(crate) mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub struct Registration {
 }
 
 /// The path of the state of the operators.
-pub const STATUS: &str = "/status";
+pub(crate) const STATUS: &str = "/status";
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";

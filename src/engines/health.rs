@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::pause::Pause;
 
 /// A watch without an answer of the server for this time is dead. Servers and networks are repaired in less.
-pub const DEAD_AFTER: Duration = Duration::from_mins(5);
+pub(crate) const DEAD_AFTER: Duration = Duration::from_mins(5);
 
 /// Without a turn for this time, the event loop is stuck. No handler occupies it for so long: scripts are interrupted by their limits.
-pub const STUCK_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(30);
 
 /// The interval of the turns of the event loop that are recorded.
 const BEAT: Duration = Duration::from_secs(1);

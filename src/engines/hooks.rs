@@ -4,7 +4,7 @@
 //! answers, for the listener of the endpoints and for those of `server`. `secrets` has the credentials.
 
 mod answerer;
-pub mod secrets;
+pub(crate) mod secrets;
 pub mod server;
 mod service;
 

@@ -18,7 +18,7 @@ const MAX_SHOWN: usize = 10_000;
 ///
 /// # Errors
 /// If the API server refuses it or cannot be reached, or a transformation fails.
-pub async fn send(
+pub(crate) async fn send(
     effects: &impl Effects,
     resource: &Resource,
     body: &Body,
@@ -58,7 +58,7 @@ fn beginning(mut text: String) -> String {
 }
 
 /// Returns a difference in kopf's form.
-pub fn diff_item(item: &Item) -> Value {
+pub(crate) fn diff_item(item: &Item) -> Value {
     json!([item.op.as_str(), item.path, item.old, item.new])
 }
 

@@ -5,7 +5,7 @@
 
 mod decisions;
 mod keep_alive;
-pub mod object;
+pub(crate) mod object;
 mod process;
 mod report;
 mod sink;

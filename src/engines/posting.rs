@@ -1,9 +1,9 @@
 //! Kubernetes Events: they are queued, and posted one after another, so that no handler waits for them.
 
-pub mod aggregation;
+pub(crate) mod aggregation;
 pub mod rules;
-pub mod sink;
-pub mod task;
+pub(crate) mod sink;
+pub(crate) mod task;
 
 pub use rules::KubernetesEvent;
 pub use sink::LogPoster;

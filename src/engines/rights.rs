@@ -30,7 +30,7 @@ pub struct Comparison {
 ///
 /// # Errors
 /// If a question fails.
-pub async fn compare(client: &Client, rights: &Rights) -> Result<Comparison, Error> {
+pub(crate) async fn compare(client: &Client, rights: &Rights) -> Result<Comparison, Error> {
     let everything = Attributes { verb: EVERY, group: EVERY, resource: EVERY, ..Attributes::default() };
     if rights.is_empty() || reviews::is_allowed(client, &everything).await? {
         return Ok(Comparison::default());

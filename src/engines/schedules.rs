@@ -3,7 +3,7 @@
 //! `handling::schedule` decides which tick is run, and `store` remembers it over restarts.
 
 mod context;
-pub mod store;
+pub(crate) mod store;
 mod task;
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::engines::leading::{Duty, Lead};
 use crate::kit::{Stop, Tasks};
 use crate::manifest::operator::Schedule;
 
-pub use context::ScheduleContext;
+pub(crate) use context::ScheduleContext;
 use task::{Ends, Revision, Task};
 
 /// Time limit for the tasks after a stop, beyond the time that a running call has: the call ends, and its tick is stored.

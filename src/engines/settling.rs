@@ -10,7 +10,7 @@ use crate::script::{Evaluation, Subject};
 ///
 /// # Errors
 /// If an expression fails, the object is malformed, or a record on it cannot be read.
-pub async fn settled<T, E: Into<Obstacle>>(
+pub(crate) async fn settled<T, E: Into<Obstacle>>(
     scripts: &(impl Scripts + ?Sized),
     subject: impl Fn() -> Subject,
     mut decide: impl FnMut(&Answers) -> Result<T, E>,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::health::Health;
 
 /// The `apiVersion` and `kind` of the document.
-pub const API_VERSION: &str = "kopfd.dev/v1";
+pub(crate) const API_VERSION: &str = "kopfd.dev/v1";
 /// The `kind` of the document.
-pub const KIND: &str = "Status";
+pub(crate) const KIND: &str = "Status";
 
 /// The state of a process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

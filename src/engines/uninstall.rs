@@ -30,7 +30,7 @@ const RANDOM_LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
 
 /// An object with a finalizer of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub(crate) struct Held {
     /// Its resource.
     pub resource: Resource,
     /// Its namespace.
@@ -43,7 +43,7 @@ pub struct Held {
 
 impl Held {
     /// Returns its kind, namespace and name.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let namespace = self.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
         let group = if self.resource.group.is_empty() { String::new() } else { format!(".{}", self.resource.group) };
         format!("{}{group} {namespace}{}", self.resource.plural, self.name)
@@ -56,17 +56,17 @@ impl Held {
 
 /// The result of stopping a Deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub(crate) enum Stopped {
     /// There is none.
     Absent,
     /// All of its pods have ended.
-    Stopped,
+    Ended,
     /// It still has pods.
     Running,
 }
 
 /// The access to the cluster.
-pub struct Uninstaller {
+pub(crate) struct Uninstaller {
     client: Client,
     objects: ObjectClient,
     clock: Clock,
@@ -78,18 +78,18 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub async fn new(client: Client, clock: Clock) -> Result<Self, Error> {
+    pub(crate) async fn new(client: Client, clock: Clock) -> Result<Self, Error> {
         let resources = discovery::scan(&client, None).await?.resources;
         Ok(Self { objects: ObjectClient::new(client.clone(), MANAGER), client, clock, resources })
     }
 
     /// Returns the namespace of the credentials.
-    pub fn default_namespace(&self) -> String {
+    pub(crate) fn default_namespace(&self) -> String {
         self.client.default_namespace()
     }
 
     /// Returns the kinds that selectors select, whose objects can be listed and changed.
-    pub fn select<'s>(&self, selectors: impl IntoIterator<Item = &'s Selector>) -> BTreeSet<Resource> {
+    pub(crate) fn select<'s>(&self, selectors: impl IntoIterator<Item = &'s Selector>) -> BTreeSet<Resource> {
         let selected = selectors.into_iter().flat_map(|selector| selector.select(&self.resources));
         let can = |resource: &Resource| ["list", "patch"].iter().all(|verb| resource.has_verb(verb));
         selected.filter(|resource| can(resource)).cloned().collect()
@@ -118,7 +118,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If they cannot be listed.
-    pub async fn held(&self, resource: &Resource, namespaces: &[Pattern], finalizer: &str) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn held(&self, resource: &Resource, namespaces: &[Pattern], finalizer: &str) -> Result<Vec<Held>, Error> {
         let objects = self.list(resource, namespaces).await?;
         let held = objects.iter().filter(|object| has(object, finalizer)).map(|object| held(resource, object));
         Ok(held.collect())
@@ -128,7 +128,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If they cannot be listed, or one cannot be deleted.
-    pub async fn delete_all(&self, resource: &Resource, namespaces: &[Pattern]) -> Result<usize, Error> {
+    pub(crate) async fn delete_all(&self, resource: &Resource, namespaces: &[Pattern]) -> Result<usize, Error> {
         let mut number = 0;
         for object in self.list(resource, namespaces).await? {
             let held = held(resource, &object);
@@ -143,7 +143,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the objects cannot be listed.
-    pub async fn drain(&self, kinds: &[(Resource, String)], namespaces: &[Pattern], timeout: Duration) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn drain(&self, kinds: &[(Resource, String)], namespaces: &[Pattern], timeout: Duration) -> Result<Vec<Held>, Error> {
         let deadline = self.clock.uptime() + timeout;
         let mut told = None;
         loop {
@@ -165,7 +165,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If a request fails.
-    pub async fn stop(&self, namespace: &str, name: &str, timeout: Duration) -> Result<Stopped, Error> {
+    pub(crate) async fn stop(&self, namespace: &str, name: &str, timeout: Duration) -> Result<Stopped, Error> {
         let deployments = known("apps", "deployments", "Deployment");
         let pods = known("", "pods", "Pod");
         let place = ObjectAddress { resource: &deployments, namespace: Some(namespace), name };
@@ -178,7 +178,7 @@ impl Uninstaller {
         loop {
             // The pods end by their grace period, in which the operator leaves its peers and gives its Lease up.
             if self.objects.list(&pods, Some(namespace), &selection).await?.is_empty() {
-                return Ok(Stopped::Stopped);
+                return Ok(Stopped::Ended);
             }
             if self.clock.uptime() >= deadline {
                 return Ok(Stopped::Running);
@@ -191,7 +191,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the Lease cannot be read.
-    pub async fn leader(&self, namespace: &str, name: &str) -> Result<Option<String>, Error> {
+    pub(crate) async fn leader(&self, namespace: &str, name: &str) -> Result<Option<String>, Error> {
         let leases = known("coordination.k8s.io", "leases", "Lease");
         let place = ObjectAddress { resource: &leases, namespace: Some(namespace), name };
         let Some(found) = self.objects.get(place).await? else { return Ok(None) };
@@ -204,7 +204,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn remove(&self, record: &OwnObject) -> Result<bool, Error> {
+    pub(crate) async fn remove(&self, record: &OwnObject) -> Result<bool, Error> {
         let OwnObject { group, plural, kind, namespace, name } = record;
         let resource = Resource { namespaced: namespace.is_some(), ..known(group, plural, kind) };
         let place = ObjectAddress { resource: &resource, namespace: namespace.as_deref(), name };
@@ -215,7 +215,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If a definition cannot be read.
-    pub async fn converting(&self, kinds: &[Selector]) -> Result<Vec<String>, Error> {
+    pub(crate) async fn converting(&self, kinds: &[Selector]) -> Result<Vec<String>, Error> {
         let definitions =
             Resource { namespaced: false, ..known("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition") };
         let selected = kinds.iter().flat_map(|selector| selector.select(&self.resources));
@@ -235,7 +235,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If a peering object cannot be read or changed.
-    pub async fn leave_peering(
+    pub(crate) async fn leave_peering(
         &self,
         selectors: &[Selector],
         namespaces: &[Pattern],
@@ -261,7 +261,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the object cannot be changed.
-    pub async fn free(&self, held: &Held, finalizer: &str) -> Result<(), Error> {
+    pub(crate) async fn free(&self, held: &Held, finalizer: &str) -> Result<(), Error> {
         let mut attempts = 1;
         loop {
             let Some(object) = self.objects.get(held.place()).await? else { return Ok(()) };
@@ -285,7 +285,7 @@ impl Uninstaller {
     ///
     /// # Errors
     /// If the objects cannot be listed.
-    pub async fn held_again(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> Result<Vec<Held>, Error> {
+    pub(crate) async fn held_again(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> Result<Vec<Held>, Error> {
         tokio::time::sleep(PAUSE).await;
         let mut held = Vec::new();
         for (resource, finalizer) in kinds {
@@ -295,7 +295,7 @@ impl Uninstaller {
     }
 
     /// Removes a finalizer from all objects of kinds, and returns the freed ones and those that are left, with the reasons.
-    pub async fn free_all(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> (Vec<Held>, Vec<String>) {
+    pub(crate) async fn free_all(&self, kinds: &[(Resource, String)], namespaces: &[Pattern]) -> (Vec<Held>, Vec<String>) {
         let (mut freed, mut left) = (Vec::new(), Vec::new());
         for (resource, finalizer) in kinds {
             let held = match self.held(resource, namespaces, finalizer).await {
@@ -321,7 +321,7 @@ impl Uninstaller {
 
 /// An object that an operator has made for itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OwnObject {
+pub(crate) struct OwnObject {
     /// Its group.
     pub group: &'static str,
     /// The plural name of its kind.
@@ -336,7 +336,7 @@ pub struct OwnObject {
 
 impl OwnObject {
     /// Returns its kind, namespace and name.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let namespace = self.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
         format!("{} {namespace}{}", self.kind, self.name)
     }
@@ -344,7 +344,7 @@ impl OwnObject {
 
 /// Tells whether a name is that of a pod of a Deployment (`NAME-TEMPLATE-RANDOM`), of a StatefulSet (`NAME-0`), or of another workload
 /// (`NAME-RANDOM`). The pods of another workload may begin with the same words: those of `db-backup` are not pods of `db`.
-pub fn is_pod_of(name: &str, workload: &str) -> bool {
+pub(crate) fn is_pod_of(name: &str, workload: &str) -> bool {
     let Some(rest) = name.strip_prefix(workload).and_then(|rest| rest.strip_prefix('-')) else { return false };
     let is_random = |text: &str| !text.is_empty() && text.chars().all(|letter| RANDOM_LETTERS.contains(letter));
     match rest.split_once('-') {

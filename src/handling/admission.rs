@@ -3,13 +3,13 @@
 //!
 //! The HTTP server and the calls are in `engines::admission`.
 
-pub mod answer;
+pub(crate) mod answer;
 mod conditions;
 pub mod configuration;
-pub mod merge;
-pub mod request;
-pub mod select;
-pub mod webhook;
+pub(crate) mod merge;
+pub(crate) mod request;
+pub(crate) mod select;
+pub(crate) mod webhook;
 
 pub use answer::{Judged, answer};
 pub use configuration::ConfigurationKind;

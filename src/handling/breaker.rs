@@ -22,7 +22,7 @@ use super::progress::{Moment, time_between};
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Retries after less than this count as repetitions without a pause. Ten attempts of a handler per second are its author's decision.
-pub const OWN_DELAY: Duration = Duration::from_millis(100);
+pub(crate) const OWN_DELAY: Duration = Duration::from_millis(100);
 
 /// How many of the last cycles are described: several handlers may alternate.
 const DESCRIBED: usize = 8;

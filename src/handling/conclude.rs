@@ -36,7 +36,7 @@ pub struct Decision {
 
 /// The circumstances of a conclusion.
 #[derive(Debug, Clone, Copy)]
-pub struct Circumstances<'a> {
+pub(crate) struct Circumstances<'a> {
     /// The change.
     pub change: &'a Change,
     /// The ids of all change handlers of the kind.
@@ -60,7 +60,7 @@ impl Decision {
 }
 
 /// Returns the decision for these outcomes, given by the ids of their handlers.
-pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstances: &Circumstances<'_>) -> Decision {
+pub(crate) fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstances: &Circumstances<'_>) -> Decision {
     let Circumstances { change, is_essence_outdated, awaits_background, .. } = *circumstances;
     let is_deletion = plan.reason == Reason::Delete;
     let mut decision = conclude_attempts(plan, outcomes, circumstances);
@@ -71,14 +71,14 @@ pub fn conclude(plan: Plan<'_>, outcomes: &[(String, Outcome)], circumstances: &
 }
 
 /// Returns the decision for a cause that has no handlers, such as that of an event without a change.
-pub fn pass_over(cause: &Cause, is_essence_outdated: bool) -> Decision {
+pub(crate) fn pass_over(cause: &Cause, is_essence_outdated: bool) -> Decision {
     let is_rewritten = is_essence_outdated && cause.reason == Reason::Noop;
     let essence = cause.change.new.clone().filter(|_| is_rewritten);
     Decision { essence, messages: vec![Message::debug(uninteresting(cause.reason))], ..Decision::default() }
 }
 
 /// Returns the message about an event that needs no handling.
-pub fn uninteresting(reason: Reason) -> &'static str {
+pub(crate) fn uninteresting(reason: Reason) -> &'static str {
     match reason {
         Reason::Gone => "Deleted, really deleted, and we are notified.",
         Reason::Free => "Deletion, but we are done with it, and we do not care.",

@@ -3,9 +3,9 @@
 //!
 //! The HTTP server and the calls are in `engines::admission`.
 
-pub mod chain;
-pub mod definition;
-pub mod review;
+pub(crate) mod chain;
+pub(crate) mod definition;
+pub(crate) mod review;
 
 pub use chain::{Chain, ChainError};
 pub use review::{BadConversion, ConversionRequest, is_conversion, is_converted};

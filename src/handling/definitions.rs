@@ -28,7 +28,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// Returns the parts of the existing definition that a new one removes: the place, and the loss. An empty list means that all stored
 /// objects and all clients can go on as before.
-pub fn narrowings(old: &Value, new: &Value) -> Vec<String> {
+pub(crate) fn narrowings(old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let scope = |definition: &Value| definition.pointer("/spec/scope").and_then(Value::as_str).unwrap_or_default().to_owned();
     if scope(old) != scope(new) {

@@ -8,7 +8,7 @@ use super::matcher::Matcher;
 ///
 /// Handlers of raw events and indexes take every event, and timers and daemons follow the object. A handler with a field makes it part of
 /// the essence. A mandatory deletion handler decides about the finalizer at every event, by its filters.
-pub fn ignores_echoes(handler: &Handler) -> bool {
+pub(crate) fn ignores_echoes(handler: &Handler) -> bool {
     let is_of_changes = match handler.on {
         On::Delete { optional: false } => depends_on_labels_alone(handler),
         on => on.is_changing(),

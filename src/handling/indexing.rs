@@ -12,11 +12,11 @@ use super::progress::Record;
 use super::select;
 
 /// The failing index handlers of one object, by id. They are in memory only.
-pub type FailingIndexers = BTreeMap<String, Record>;
+pub(crate) type FailingIndexers = BTreeMap<String, Record>;
 
 /// The index handlers of an object at an event.
 #[derive(Debug, Default)]
-pub struct IndexPlan<'a> {
+pub(crate) struct IndexPlan<'a> {
     /// The handlers to call, in the order of their declaration.
     pub call: Vec<&'a Handler>,
     /// The indexes that lose the entries of the object: their handlers do not match, wait for their retry, or have failed permanently.
@@ -27,7 +27,7 @@ pub struct IndexPlan<'a> {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn plan<'a>(
+pub(crate) fn plan<'a>(
     handlers: &'a IndexingHandlers,
     failing: &FailingIndexers,
     view: View<'_>,
@@ -43,7 +43,7 @@ pub fn plan<'a>(
 
 /// The effect of an attempt on the entries of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// They stay, even if they are outdated: the function has returned nothing, or its error is ignored.
     Keep,
     /// They are replaced by the returned ones.
@@ -53,7 +53,7 @@ pub enum Effect {
 }
 
 /// Returns the effect of an attempt, and the record to keep: only failing handlers have one.
-pub fn conclude(record: &Record, outcome: &Outcome, has_entries: bool, now: Timestamp) -> (Effect, Option<Record>) {
+pub(crate) fn conclude(record: &Record, outcome: &Outcome, has_entries: bool, now: Timestamp) -> (Effect, Option<Record>) {
     match (&outcome.error, has_entries) {
         (Some(_), _) => (Effect::Remove, Some(record.after(outcome, now))),
         (None, true) => (Effect::Replace, None),

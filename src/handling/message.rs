@@ -110,19 +110,19 @@ impl fmt::Display for Message {
 }
 
 /// Returns the seconds of a duration, without a fraction if it is zero.
-pub fn seconds(duration: Duration) -> String {
+pub(crate) fn seconds(duration: Duration) -> String {
     let text = format!("{}.{:09}", duration.as_secs(), duration.subsec_nanos());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Returns the seconds of a duration as Python prints floats: always with a fraction.
-pub fn float(duration: Duration) -> String {
+pub(crate) fn float(duration: Duration) -> String {
     let text = seconds(duration);
     if text.contains('.') { text } else { text + ".0" }
 }
 
 /// Returns a duration as Python prints a `timedelta`: `[N day(s), ]H:MM:SS[.ffffff]`.
-pub fn span(duration: Duration) -> String {
+pub(crate) fn span(duration: Duration) -> String {
     let rounded = duration.saturating_add(Duration::from_nanos(500));
     let (seconds, microseconds) = (rounded.as_secs(), rounded.subsec_micros());
     let days = match seconds / 86_400 {

@@ -14,7 +14,7 @@ use super::progress::{BrokenRecord, Records, State};
 use super::select;
 
 /// Everything that the plan of a cycle depends on.
-pub struct Situation<'a> {
+pub(crate) struct Situation<'a> {
     /// The change handlers of the kind, regardless of their filters.
     pub handlers: &'a ChangingHandlers,
     /// The object.
@@ -48,7 +48,7 @@ pub struct Plan<'a> {
 
 /// The reason why there is no plan.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Obstacle {
+pub(crate) enum Obstacle {
     /// Expressions must be evaluated first, or the object is malformed.
     Unsettled(Unsettled),
     /// A record on the object cannot be read.
@@ -71,7 +71,7 @@ impl From<BrokenRecord> for Obstacle {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or a record on the object cannot be read.
-pub fn plan<'a>(
+pub(crate) fn plan<'a>(
     situation: &Situation<'a>,
     predicates: &dyn Predicates,
     random_below: &mut dyn FnMut(usize) -> usize,

@@ -44,9 +44,27 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    /// Returns the current phase and the next action.
+    pub(crate) fn next(self, now: Now) -> (Self, Step) {
+        let until = |tick: Timestamp| time_between(now.wall, tick).min(MAX_TICK_SLEEP);
+        match self {
+            Self::Waiting(None) => (self, Step::End),
+            Self::Waiting(Some(tick)) if tick <= now.wall => (self, Step::Begin(tick)),
+            Self::Waiting(Some(tick)) => (self, Step::Sleep(until(tick))),
+            Self::Retrying { tick, next: Some(next), .. } if next <= now.wall => (Self::Waiting(Some(next)), Step::GiveUp(tick)),
+            Self::Retrying { tick, at, .. } if at <= now.elapsed => (self, Step::Repeat(tick)),
+            Self::Retrying { at, next, .. } => {
+                let left = at.saturating_sub(now.elapsed);
+                (self, Step::Sleep(next.map_or(left, |next| left.min(until(next)))))
+            }
+        }
+    }
+}
+
 /// The next action of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Sleep this long, then decide again.
     Sleep(Duration),
     /// Make the first attempt for a tick.
@@ -75,22 +93,6 @@ impl CronSchedule {
         match retry {
             None => Phase::Waiting(next),
             Some(delay) => Phase::Retrying { tick, at: now.elapsed.saturating_add(delay), next },
-        }
-    }
-
-    /// Returns the current phase and the next action.
-    pub fn next(&self, phase: Phase, now: Now) -> (Phase, Step) {
-        let until = |tick: Timestamp| time_between(now.wall, tick).min(MAX_TICK_SLEEP);
-        match phase {
-            Phase::Waiting(None) => (phase, Step::End),
-            Phase::Waiting(Some(tick)) if tick <= now.wall => (phase, Step::Begin(tick)),
-            Phase::Waiting(Some(tick)) => (phase, Step::Sleep(until(tick))),
-            Phase::Retrying { tick, next: Some(next), .. } if next <= now.wall => (Phase::Waiting(Some(next)), Step::GiveUp(tick)),
-            Phase::Retrying { tick, at, .. } if at <= now.elapsed => (phase, Step::Repeat(tick)),
-            Phase::Retrying { at, next, .. } => {
-                let left = at.saturating_sub(now.elapsed);
-                (phase, Step::Sleep(next.map_or(left, |next| left.min(until(next)))))
-            }
         }
     }
 
@@ -160,7 +162,7 @@ mod tests {
             let mut phase = schedule.first(self.done_until.map(at), start);
             let (mut log, mut calls) = (Vec::new(), 0);
             for _ in 0..1000 {
-                let (entered, step) = schedule.next(phase, now(elapsed));
+                let (entered, step) = phase.next(now(elapsed));
                 phase = entered;
                 let (tick, sign) = match step {
                     Step::Sleep(left) => {
@@ -234,15 +236,15 @@ mod tests {
         let now = |wall: &str| Now { elapsed: Duration::ZERO, wall: at(wall) };
         let phase = schedule.after(at("2020-01-01T03:00:00Z"), None, now("2020-01-01T02:30:00Z"));
         assert_eq!(phase, Phase::Waiting(Some(at("2020-01-01T04:00:00Z"))));
-        assert_eq!(schedule.next(phase, now("2020-01-01T02:30:00Z")).1, Step::Sleep(MAX_TICK_SLEEP));
-        assert_eq!(schedule.next(phase, now("2020-01-01T06:30:00Z")).1, Step::Begin(at("2020-01-01T04:00:00Z")));
+        assert_eq!(phase.next(now("2020-01-01T02:30:00Z")).1, Step::Sleep(MAX_TICK_SLEEP));
+        assert_eq!(phase.next(now("2020-01-01T06:30:00Z")).1, Step::Begin(at("2020-01-01T04:00:00Z")));
     }
 
     #[test]
     fn a_schedule_without_further_ticks_ends() {
         let schedule = schedule("0 0 0 1 1 * 2020", true);
         let phase = schedule.first(None, at(START));
-        assert_eq!(schedule.next(phase, Now { elapsed: Duration::ZERO, wall: at(START) }).1, Step::End);
+        assert_eq!(phase.next(Now { elapsed: Duration::ZERO, wall: at(START) }).1, Step::End);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::cause::Reason;
 
 /// The steps of a cycle, in their order. Steps that do not apply are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub(crate) enum Step {
     /// Read the state stored on the object, and detect the cause.
     Detect,
     /// Call the handlers of raw events. Nothing waits for them.
@@ -54,7 +54,7 @@ const ORDER: [Step; 11] = [
 
 /// Which handlers the kind has, regardless of their filters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Presence {
+pub(crate) struct Presence {
     /// Handlers of raw events.
     pub watching: bool,
     /// Daemons and timers.
@@ -65,7 +65,7 @@ pub struct Presence {
 
 /// The state of the operator's last patch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OwnPatch {
+pub(crate) enum OwnPatch {
     /// Its event was seen, or is no longer awaited.
     #[default]
     Seen,
@@ -77,7 +77,7 @@ pub enum OwnPatch {
 
 impl OwnPatch {
     /// Returns the state at the begin of a cycle: whether a newer event is queued, and whether that of the patch is awaited.
-    pub fn at_begin(is_outdated: bool, is_awaited: bool) -> Self {
+    pub(crate) fn at_begin(is_outdated: bool, is_awaited: bool) -> Self {
         match (is_outdated, is_awaited) {
             (true, _) => Self::Interrupted,
             (false, true) => Self::Awaited,
@@ -88,7 +88,7 @@ impl OwnPatch {
 
 /// The state of a cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Situation {
+pub(crate) struct Situation {
     /// The step that was carried out last.
     pub done: Option<Step>,
     /// Which handlers the kind has.
@@ -113,7 +113,7 @@ pub struct Situation {
 
 impl Situation {
     /// Tells whether the cause must wait for the event of a patch, and is handled in a later cycle.
-    pub fn is_postponed(&self) -> bool {
+    pub(crate) fn is_postponed(&self) -> bool {
         let is_consistent = !self.began_with_patch
             && match self.own_patch {
                 OwnPatch::Seen => true,
@@ -149,7 +149,7 @@ impl Situation {
 }
 
 /// Returns the step that comes next.
-pub fn next(situation: &Situation) -> Step {
+pub(crate) fn next(situation: &Situation) -> Step {
     let left = ORDER.into_iter().filter(|step| situation.done.is_none_or(|done| *step > done));
     left.into_iter().find(|step| situation.applies(*step)).unwrap_or(Step::End)
 }

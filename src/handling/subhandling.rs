@@ -17,7 +17,7 @@ use super::select;
 
 /// One pass, from the registered sub-handlers to the verdict of the parent.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     /// The sub-handlers to call, in order.
     pub run: Vec<&'a Handler>,
     state: State,
@@ -25,7 +25,7 @@ pub struct Pass<'a> {
 
 /// The result of a pass.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PassEnd {
+pub(crate) struct PassEnd {
     /// The records to store.
     pub store: Vec<(String, Record)>,
     /// The results to deliver, under the full ids.
@@ -42,7 +42,7 @@ pub struct PassEnd {
 ///
 /// # Errors
 /// If expressions must be evaluated first, or the object is malformed.
-pub fn select<'a>(registered: &'a [Handler], view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
+pub(crate) fn select<'a>(registered: &'a [Handler], view: View<'_>, predicates: &dyn Predicates) -> Result<Vec<&'a Handler>, Unsettled> {
     select::matching(registered.iter(), view, predicates)
 }
 
@@ -51,7 +51,7 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// If a record on the object cannot be read.
-    pub fn begin(
+    pub(crate) fn begin(
         registered: &'a [Handler],
         selected: &[&'a Handler],
         records: &dyn Records,
@@ -72,12 +72,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the record of a handler before its attempt.
-    pub fn record(&self, id: &str) -> Option<&Record> {
+    pub(crate) fn record(&self, id: &str) -> Option<&Record> {
         self.state.get(id).map(|entry| &entry.record)
     }
 
     /// Ends the pass.
-    pub fn end(mut self, outcomes: &[(String, Outcome)], now: Timestamp) -> PassEnd {
+    pub(crate) fn end(mut self, outcomes: &[(String, Outcome)], now: Timestamp) -> PassEnd {
         conclude::settle(&mut self.state, outcomes, now);
         let mut subrefs: Vec<String> = self.state.all_ids().map(str::to_owned).collect();
         subrefs.sort();

@@ -19,7 +19,7 @@ use super::progress::time_between;
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest sleep before a tick: the system's clock may be set in the meantime.
-pub const MAX_TICK_SLEEP: Duration = Duration::from_mins(1);
+pub(crate) const MAX_TICK_SLEEP: Duration = Duration::from_mins(1);
 
 /// When a timer is called.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use super::known_kinds;
 use super::operator::Operator;
 
 /// Returns the conflicts between operators.
-pub fn check(operators: &[Operator]) -> Vec<Diagnostic> {
+pub(crate) fn check(operators: &[Operator]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let known = known_kinds::of(operators);
     for (index, second) in operators.iter().enumerate() {
@@ -83,7 +83,7 @@ fn webhook_ids(operator: &Operator) -> BTreeSet<&str> {
 }
 
 /// Returns the keys of the settings that must differ.
-pub fn keys(clashes: &[Clash]) -> String {
+pub(crate) fn keys(clashes: &[Clash]) -> String {
     let key = |clash: &Clash| match clash {
         Clash::Finalizer => "`settings.persistence.finalizer`",
         Clash::Progress => "`settings.persistence.progressStorage`",

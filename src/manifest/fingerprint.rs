@@ -14,22 +14,22 @@ use crate::script::sources::digest::sha256;
 use super::operator::{Daemon, Timer};
 
 /// A digest of a declaration with its code.
-pub type Fingerprint = Arc<str>;
+pub(crate) type Fingerprint = Arc<str>;
 
 /// Returns the digest of a timer.
-pub fn of_timer(timer: &Timer, program: &Program) -> Fingerprint {
+pub(crate) fn of_timer(timer: &Timer, program: &Program) -> Fingerprint {
     let handler = unnumbered(&timer.handler);
     digest(&Timer { handler, ..timer.clone() }, timer.handler.target, program)
 }
 
 /// Returns the digest of a daemon.
-pub fn of_daemon(daemon: &Daemon, program: &Program) -> Fingerprint {
+pub(crate) fn of_daemon(daemon: &Daemon, program: &Program) -> Fingerprint {
     let handler = unnumbered(&daemon.handler);
     digest(&Daemon { handler, ..daemon.clone() }, daemon.handler.target, program)
 }
 
 /// Returns the digest of a handler.
-pub fn of_handler(handler: &Handler, program: &Program) -> Fingerprint {
+pub(crate) fn of_handler(handler: &Handler, program: &Program) -> Fingerprint {
     digest(&unnumbered(handler), handler.target, program)
 }
 

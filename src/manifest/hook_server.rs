@@ -35,7 +35,7 @@ impl HookServer {
 }
 
 /// Reads `settings.hooks.server`.
-pub fn read(reader: &Reader, item: &Item<'_>) -> Option<HookServer> {
+pub(crate) fn read(reader: &Reader, item: &Item<'_>) -> Option<HookServer> {
     let fields = reader.fields(item, "the server of hooks", &KEYS)?;
     let text = |key: &str| reader.string(&fields, key);
     let port = reader.required(&fields, "port", "write such as `port: 8443`").and_then(|item| port(reader, &item));
@@ -84,7 +84,7 @@ fn prefix(reader: &Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// Returns the keys of a server that are set.
-pub fn to_value(server: &HookServer) -> Value {
+pub(crate) fn to_value(server: &HookServer) -> Value {
     let HookServer { addr, port, path, insecure, certfile, pkeyfile, verify_cafile, verify_cadata } = server;
     let mut tree = json!({ "port": port, "insecure": insecure });
     let texts = [

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::handling::admission::{SideEffects, Webhook};
-pub use crate::handling::hook::Hook;
-pub use crate::handling::schedule::CronSchedule;
-pub use crate::handling::timer::{Rhythm, Ticks};
+pub(crate) use crate::handling::admission::{SideEffects, Webhook};
+pub(crate) use crate::handling::hook::Hook;
+pub(crate) use crate::handling::schedule::CronSchedule;
+pub(crate) use crate::handling::timer::{Rhythm, Ticks};
 use crate::handling::{Handler, Policy, Predicate};
 use crate::kit::source::SourcePosition;
 use crate::object::Selector;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 
 /// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the largest.
-pub const MAX_FILE: u64 = 8 << 20;
+pub(crate) const MAX_FILE: u64 = 8 << 20;
 
 /// One text file.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ impl Source {
 }
 
 /// Returns why a file cannot be read, without error numbers of the operating system.
-pub fn reason(error: &std::io::Error) -> String {
+pub(crate) fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -77,7 +77,7 @@ pub fn reason(error: &std::io::Error) -> String {
 }
 
 /// Returns a hint for an unreadable file.
-pub fn way_out(error: &std::io::Error) -> &'static str {
+pub(crate) fn way_out(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "check the path: it is relative to the current directory",
         std::io::ErrorKind::PermissionDenied => "let the current user read it",
@@ -99,7 +99,7 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the directory that paths of a manifest are relative to.
-pub fn directory_of(file: &Path) -> PathBuf {
+pub(crate) fn directory_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -30,7 +30,7 @@ const SYNONYMS: [(&str, &str); 23] = [
 ];
 
 /// Returns the known word that was probably meant: a synonym of another tool, or the nearest one if it is near enough.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
     if let Some(found) = known.clone().into_iter().find(|known| Some(*known) == synonym) {
         return Some(found);
@@ -39,7 +39,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone)
 }
 
 /// Returns `` `a`, `b` or `c` ``.
-pub fn one_of(words: &[&str]) -> String {
+pub(crate) fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         None => String::new(),

@@ -67,7 +67,7 @@ impl Patch {
 }
 
 /// Returns the paths of the fields of a merge patch.
-pub fn fields(merge: &Map<String, Value>) -> Vec<String> {
+pub(crate) fn fields(merge: &Map<String, Value>) -> Vec<String> {
     let mut fields = Vec::new();
     collect_fields("", merge, None, &|_, _| true, &mut fields);
     fields
@@ -151,7 +151,7 @@ impl Transform {
 }
 
 /// Returns a condition of an object.
-pub fn condition<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn condition<'a>(body: &'a Value, name: &str) -> Option<&'a Value> {
     body.pointer("/status/conditions")?.as_array()?.iter().find(|one| one.get("type").and_then(Value::as_str) == Some(name))
 }
 

@@ -107,7 +107,7 @@ impl fmt::Debug for FieldPath {
 ///
 /// # Errors
 /// If the text is not a JSONPath.
-pub fn query<'a>(text: &str, value: &'a Value) -> Result<Vec<&'a Value>, PathError> {
+pub(crate) fn query<'a>(text: &str, value: &'a Value) -> Result<Vec<&'a Value>, PathError> {
     let wrong = |error: &dyn fmt::Display| PathError::Syntax(error.to_string());
     let compiled = parse_json_path(text).map_err(|error| wrong(&error))?;
     let nodes = js_path_process(&compiled, value).map_err(|error| wrong(&error))?;
@@ -115,12 +115,12 @@ pub fn query<'a>(text: &str, value: &'a Value) -> Result<Vec<&'a Value>, PathErr
 }
 
 /// Returns the value at these keys; lists are never indexed.
-pub fn resolve<'a>(value: &'a Value, keys: &[String]) -> Option<&'a Value> {
+pub(crate) fn resolve<'a>(value: &'a Value, keys: &[String]) -> Option<&'a Value> {
     keys.iter().try_fold(value, |value, key| value.as_object()?.get(key))
 }
 
 /// Returns the value at these keys of a mapping.
-pub fn resolve_in<'a>(map: &'a Map<String, Value>, keys: &[String]) -> Option<&'a Value> {
+pub(crate) fn resolve_in<'a>(map: &'a Map<String, Value>, keys: &[String]) -> Option<&'a Value> {
     let (first, rest) = keys.split_first()?;
     resolve(map.get(first)?, rest)
 }
@@ -139,7 +139,7 @@ pub struct NotAMapping {
 ///
 /// # Errors
 /// If a parent exists but is not a mapping.
-pub fn ensure(target: &mut Map<String, Value>, keys: &[String], value: Value) -> Result<(), NotAMapping> {
+pub(crate) fn ensure(target: &mut Map<String, Value>, keys: &[String], value: Value) -> Result<(), NotAMapping> {
     let Some((last, parents)) = keys.split_last() else {
         return Ok(());
     };
@@ -155,7 +155,7 @@ pub fn ensure(target: &mut Map<String, Value>, keys: &[String], value: Value) ->
 }
 
 /// Removes a field, and every parent that becomes empty.
-pub fn remove(target: &mut Map<String, Value>, keys: &[String]) {
+pub(crate) fn remove(target: &mut Map<String, Value>, keys: &[String]) {
     let Some((key, rest)) = keys.split_first() else {
         return;
     };

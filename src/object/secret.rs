@@ -13,31 +13,31 @@ use super::diff::Item;
 use super::resource::Resource;
 
 /// Stands for a value that is not shown.
-pub const HIDDEN: &str = "***";
+pub(crate) const HIDDEN: &str = "***";
 
 /// The fields with the values of a Secret.
-pub const FIELDS: [&str; 2] = ["data", "stringData"];
+pub(crate) const FIELDS: [&str; 2] = ["data", "stringData"];
 
 /// Shorter values may be parts of other words: they are hidden in their fields, and not searched in texts.
 const MIN_SEARCHED: usize = 6;
 
 /// Tells whether an object is a Secret of Kubernetes.
-pub fn is_secret(object: &Value) -> bool {
+pub(crate) fn is_secret(object: &Value) -> bool {
     object.get("kind").is_some_and(|kind| kind == "Secret") && object.get("apiVersion").is_some_and(|version| version == "v1")
 }
 
 /// Tells whether a resource is that of Secrets.
-pub fn is_resource(resource: &Resource) -> bool {
+pub(crate) fn is_resource(resource: &Resource) -> bool {
     is_path(&resource.group, &resource.plural)
 }
 
 /// Tells whether a path of the API with this group and plural name is that of Secrets.
-pub fn is_path(group: &str, plural: &str) -> bool {
+pub(crate) fn is_path(group: &str, plural: &str) -> bool {
     group.is_empty() && plural == "secrets"
 }
 
 /// Returns an object as it is shown: a Secret without its values, others as they are.
-pub fn shown(object: &Value) -> Cow<'_, Value> {
+pub(crate) fn shown(object: &Value) -> Cow<'_, Value> {
     match Values::of(object) {
         Some(values) => Cow::Owned(values.shown_at(&[], object)),
         None => Cow::Borrowed(object),
@@ -45,13 +45,13 @@ pub fn shown(object: &Value) -> Cow<'_, Value> {
 }
 
 /// Returns a text about an object without its values, if it is a Secret.
-pub fn hidden<'t>(object: &Value, text: &'t str) -> Cow<'t, str> {
+pub(crate) fn hidden<'t>(object: &Value, text: &'t str) -> Cow<'t, str> {
     Values::of(object).map_or(Cow::Borrowed(text), |values| values.hidden(text))
 }
 
 /// The values of a Secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Values {
+pub(crate) struct Values {
     /// The texts to search for, longer ones first: one may be a part of another.
     texts: Vec<String>,
 }
@@ -65,18 +65,18 @@ impl std::fmt::Debug for Values {
 
 impl Values {
     /// Returns the values of an object, if it is a Secret.
-    pub fn of(object: &Value) -> Option<Self> {
+    pub(crate) fn of(object: &Value) -> Option<Self> {
         is_secret(object).then(|| Self::of_parts([object]))
     }
 
     /// Returns the values of two states of an object, if it is a Secret.
-    pub fn of_both(before: Option<&Value>, after: Option<&Value>) -> Option<Self> {
+    pub(crate) fn of_both(before: Option<&Value>, after: Option<&Value>) -> Option<Self> {
         let states = || before.into_iter().chain(after);
         states().any(is_secret).then(|| Self::of_parts(states()))
     }
 
     /// Returns the values in the request that writes a Secret: an object, a merge patch, or a JSON patch.
-    pub fn of_request(body: &Value) -> Self {
+    pub(crate) fn of_request(body: &Value) -> Self {
         let Value::Array(operations) = body else { return Self::of_parts([body]) };
         let mut texts = BTreeSet::new();
         for operation in operations {
@@ -106,7 +106,7 @@ impl Values {
     }
 
     /// Returns a text without the values.
-    pub fn hidden<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    pub(crate) fn hidden<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut hidden = Cow::Borrowed(text);
         for value in self.texts.iter().filter(|value| text.contains(value.as_str())) {
             hidden = Cow::Owned(hidden.replace(value.as_str(), HIDDEN));
@@ -115,7 +115,7 @@ impl Values {
     }
 
     /// Returns a value at a path of the object as it is shown.
-    pub fn shown_at(&self, path: &[String], value: &Value) -> Value {
+    pub(crate) fn shown_at(&self, path: &[String], value: &Value) -> Value {
         let mut shown = value.clone();
         match path.first() {
             Some(field) if FIELDS.contains(&field.as_str()) => mask(&mut shown),
@@ -129,7 +129,7 @@ impl Values {
     }
 
     /// Returns a difference of the whole object as it is shown.
-    pub fn shown_item(&self, item: &Item) -> Item {
+    pub(crate) fn shown_item(&self, item: &Item) -> Item {
         let Item { op, path, old, new } = item;
         Item { op: *op, path: path.clone(), old: self.shown_at(path, old), new: self.shown_at(path, new) }
     }
@@ -156,7 +156,7 @@ impl Values {
 }
 
 /// Returns a request that writes a Secret as it is shown.
-pub fn shown_request(body: &Value) -> Value {
+pub(crate) fn shown_request(body: &Value) -> Value {
     let values = Values::of_request(body);
     let Value::Array(operations) = body else { return values.shown_at(&[], body) };
     let shown = |operation: &Value| {
@@ -177,7 +177,7 @@ fn is_of_values(operation: &Value) -> bool {
 }
 
 /// Returns the differences of an object as they are shown.
-pub fn shown_items<'i>(values: Option<&Values>, items: &'i [Item]) -> Cow<'i, [Item]> {
+pub(crate) fn shown_items<'i>(values: Option<&Values>, items: &'i [Item]) -> Cow<'i, [Item]> {
     match values {
         Some(values) => Cow::Owned(items.iter().map(|item| values.shown_item(item)).collect()),
         None => Cow::Borrowed(items),

@@ -25,7 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 
 use self::connector::Connector;
-pub use self::options::Options;
+pub(crate) use self::options::Options;
 use super::causes;
 use super::roots::Roots;
 use crate::script::outside::{HttpAnswer, HttpClient, HttpConnection, HttpError, HttpProblem, HttpRequest};
@@ -44,7 +44,7 @@ const MAX_HEADERS: usize = 200;
 type Pool = HyperClient<HttpsConnector<Connector>, Full<Bytes>>;
 
 /// The client of one operator.
-pub struct Client {
+pub(crate) struct Client {
     options: Options,
     roots: Roots,
     /// The newest one is the last.
@@ -53,7 +53,7 @@ pub struct Client {
 
 impl Client {
     /// Returns a client without connections.
-    pub fn new(options: Options) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         Self { options, roots: Roots::default(), pools: Mutex::default() }
     }
 

@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 /// Finds the addresses of names.
-pub trait Resolver: Send + Sync {
+pub(crate) trait Resolver: Send + Sync {
     /// Returns the addresses of a name, the preferred ones first.
     fn resolve(&self, name: &str) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>>;
 }

@@ -7,7 +7,7 @@ use crate::manifest::Operator;
 use crate::manifest::paths::{absolute, common_folder, folder_of};
 
 /// The size that the API server accepts for the values of a ConfigMap.
-pub const MAX_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 
 /// The longest key that it accepts.
 const MAX_KEY: usize = 253;

@@ -16,7 +16,7 @@ pub struct WebhookService {
 
 /// The reason why the webhooks of an operator would not be reached in a cluster.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum WebhookError {
+pub(crate) enum WebhookError {
     /// The server is one for a developer's machine.
     #[error("the webhooks of operator '{0}' are served for a developer's machine")]
     Kind(String),
@@ -46,7 +46,7 @@ pub enum WebhookError {
 
 impl WebhookError {
     /// Returns what to write into the manifest, or on the command line.
-    pub fn hint(&self) -> String {
+    pub(crate) fn hint(&self) -> String {
         let server = |name: &str| {
             format!(
                 "write under `settings.admission`: `server: {{kind: server, port: 9443, service: {{name: {name}}}, secret: {{name: {name}-webhooks}}}}`"
@@ -68,7 +68,7 @@ impl WebhookError {
 ///
 /// # Errors
 /// If an operator with webhooks would not be reached, or its replicas would not be trusted.
-pub fn services(operators: &[Operator], home: &str, replicas: u16) -> Result<Vec<WebhookService>, WebhookError> {
+pub(crate) fn services(operators: &[Operator], home: &str, replicas: u16) -> Result<Vec<WebhookService>, WebhookError> {
     let mut services: Vec<WebhookService> = operators.iter().filter_map(hook_service).collect();
     for operator in operators {
         if operator.webhooks.is_empty() && operator.conversions.is_empty() {
@@ -116,7 +116,7 @@ fn service(operator: &str, server: &AdmissionServer, home: &str) -> Result<Webho
 ///
 /// # Errors
 /// If operators have files in several folders, which one Secret cannot be mounted at.
-pub fn certificate_folder(operators: &[Operator]) -> Result<Option<String>, WebhookError> {
+pub(crate) fn certificate_folder(operators: &[Operator]) -> Result<Option<String>, WebhookError> {
     let mut folder: Option<String> = None;
     for operator in operators {
         let of_webhooks = operator.settings.admission.server.iter().flat_map(|server| {

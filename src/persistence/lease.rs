@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::handling::leading::LeaseRecord;
 
 /// Reads the fields of a Lease. Missing and malformed fields count as empty, as in client-go.
-pub fn read(lease: &Value) -> LeaseRecord {
+pub(crate) fn read(lease: &Value) -> LeaseRecord {
     let field = |key: &str| lease.get("spec").and_then(|spec| spec.get(key));
     let text = |key: &str| field(key).and_then(Value::as_str);
     let moment = |key: &str| text(key).and_then(|text| text.parse::<Timestamp>().ok());
@@ -23,7 +23,7 @@ pub fn read(lease: &Value) -> LeaseRecord {
 }
 
 /// Writes the fields of a Lease into an object; its other fields are kept.
-pub fn write(record: &LeaseRecord, lease: &mut Value) {
+pub(crate) fn write(record: &LeaseRecord, lease: &mut Value) {
     let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
     let fields = json!({
         "holderIdentity": record.holder,
@@ -44,7 +44,7 @@ pub fn write(record: &LeaseRecord, lease: &mut Value) {
 }
 
 /// Returns a new Lease.
-pub fn create(namespace: &str, name: &str, record: &LeaseRecord) -> Value {
+pub(crate) fn create(namespace: &str, name: &str, record: &LeaseRecord) -> Value {
     let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

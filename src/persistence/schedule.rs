@@ -45,13 +45,13 @@ impl ScheduleRecord {
 }
 
 /// Returns the name of the ConfigMap of an operator.
-pub fn config_map(operator: &str) -> String {
+pub(crate) fn config_map(operator: &str) -> String {
     format!("{operator}.schedules.kopfd.dev")
 }
 
 /// Returns the key of a schedule in the ConfigMap. Keys have only letters, digits, `-`, `_` and `.`; other characters of ids, and dots, are
 /// written as a dot with their hexadecimal number.
-pub fn key(id: &str) -> String {
+pub(crate) fn key(id: &str) -> String {
     id.chars().fold(String::new(), |key, c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => key + c.encode_utf8(&mut [0; 4]),
         other => format!("{key}.{:02x}", u32::from(other)),

@@ -16,7 +16,7 @@ use super::text;
 
 /// Adds a decision to the patch: first superseded records are purged, then records and results are stored, then finished records are
 /// purged.
-pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut Patch) {
+pub(crate) fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut Patch) {
     purge(&storages.progress, body, &decision.superseded, patch);
     for (id, record) in &decision.store {
         store(&storages.progress, body, id, record, patch);
@@ -31,7 +31,7 @@ pub fn write(storages: &Storages, body: &Body, decision: &Decision, patch: &mut 
 }
 
 /// Adds a record to the patch.
-pub fn store(storage: &ProgressStorage, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
+pub(crate) fn store(storage: &ProgressStorage, body: &Body, id: &str, record: &Record, patch: &mut Patch) {
     match storage {
         ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {
             store_annotation(annotations, body, id, record, patch);
@@ -55,7 +55,7 @@ fn store_annotation(storage: &ProgressAnnotations, body: &Body, id: &str, record
 }
 
 /// Purges records: those on the object are set to null, those only in the patch are removed from it.
-pub fn purge(storage: &ProgressStorage, body: &Body, ids: &[String], patch: &mut Patch) {
+pub(crate) fn purge(storage: &ProgressStorage, body: &Body, ids: &[String], patch: &mut Patch) {
     for id in ids {
         match storage {
             ProgressStorage::Annotations(annotations) => purge_annotation(annotations, body, id, patch),
@@ -88,7 +88,7 @@ fn purge_field(body: &Body, field: &[String], patch: &mut Patch) {
 }
 
 /// Changes only a dummy value, to cause an event of the object; without a time, the dummy is removed.
-pub fn touch(storage: &ProgressStorage, body: &Body, now: Option<Timestamp>, patch: &mut Patch) {
+pub(crate) fn touch(storage: &ProgressStorage, body: &Body, now: Option<Timestamp>, patch: &mut Patch) {
     let value = now.map_or(Value::Null, |now| Value::String(text::touch(now)));
     match storage {
         ProgressStorage::Annotations(annotations) | ProgressStorage::Smart { annotations, .. } => {

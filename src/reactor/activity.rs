@@ -311,7 +311,7 @@ impl ActivityMonitor {
 }
 
 /// Returns a value in one line, cut if it is long.
-pub fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= MAX_SHOWN { text } else { format!("{}…", text.chars().take(MAX_SHOWN).collect::<String>()) }
 }

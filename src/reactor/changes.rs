@@ -9,14 +9,14 @@ use crate::object::secret::{self, Values};
 use super::activity::shown;
 
 /// Metadata that the server sets, most of them with every write.
-pub const SERVERS: [&str; 5] = ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
+pub(crate) const SERVERS: [&str; 5] = ["managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"];
 
 /// Prefix of the line that lists the operator's own annotations.
-pub const ANNOTATIONS: &str = "= annotations: ";
+pub(crate) const ANNOTATIONS: &str = "= annotations: ";
 
 /// The format of differences.
 #[derive(Clone, Copy)]
-pub struct Form<'a> {
+pub(crate) struct Form<'a> {
     /// Annotations with these prefixes are listed by name only.
     pub prefixes: &'a [String],
     /// Prints a value.
@@ -24,7 +24,7 @@ pub struct Form<'a> {
 }
 
 /// Returns the changes as lines, with long values cut, and those of Secrets hidden. Annotations with these prefixes are listed by name only.
-pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
+pub(crate) fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String]) -> Vec<String> {
     match (before, after) {
         (Some(old), Some(new)) => {
             let values = Values::of_both(before, after);
@@ -42,7 +42,7 @@ pub fn changes(before: Option<&Value>, after: Option<&Value>, prefixes: &[String
 }
 
 /// Returns differences as lines, without metadata of the server.
-pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
+pub(crate) fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut kept, mut purged) = (Vec::new(), Vec::new());
     let mut annotation = |key: &str, op: Op, old: &Value, new: &Value, lines: &mut Vec<String>| match key.split_once('/') {
@@ -78,7 +78,7 @@ pub fn lines(items: &[Item], form: Form<'_>) -> Vec<String> {
 }
 
 /// Returns one difference, with long values cut.
-pub fn line(path: &str, op: Op, old: &Value, new: &Value) -> String {
+pub(crate) fn line(path: &str, op: Op, old: &Value, new: &Value) -> String {
     Form { prefixes: &[], print: shown }.line(path, op, old, new)
 }
 

@@ -14,7 +14,7 @@ use crate::persistence::{Storages, essence};
 const LIST_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A kind that is left, in some namespaces or in all.
-pub struct Leaving {
+pub(crate) struct Leaving {
     /// The operator's name.
     pub operator: Arc<str>,
     /// The connection to the cluster.
@@ -36,7 +36,7 @@ struct Kept {
 
 impl Leaving {
     /// Lists the objects once, and logs how many of them keep the finalizer or records.
-    pub async fn report(self, stop: &Stop) {
+    pub(crate) async fn report(self, stop: &Stop) {
         let Self { operator, resource, .. } = &self;
         let mut kept = Kept::default();
         for namespace in &self.namespaces {

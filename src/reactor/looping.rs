@@ -216,7 +216,7 @@ fn digest(served: &Served, body: &Body) -> u64 {
 }
 
 /// Returns the function that sets a condition.
-pub fn setting(condition: Condition) -> Transform {
+pub(crate) fn setting(condition: Condition) -> Transform {
     Transform::SetCondition(Arc::new(condition))
 }
 

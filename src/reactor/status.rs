@@ -25,7 +25,7 @@ use super::kind::Kind;
 use super::revision::Revisions;
 
 /// The kinds that an operator serves.
-pub type ServedKinds<W> = Vec<Arc<Kind<W>>>;
+pub(crate) type ServedKinds<W> = Vec<Arc<Kind<W>>>;
 
 /// The state of a running operator.
 pub(super) struct LiveStatus<W: Effects> {

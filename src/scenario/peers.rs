@@ -107,7 +107,7 @@ fn peering_object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
 ///
 /// # Panics
 /// If the definitions are no YAML, which a test rules out.
-pub fn needed(operators: &[Operator], namespaces: &[namespace::Pattern]) -> Vec<Value> {
+pub(crate) fn needed(operators: &[Operator], namespaces: &[namespace::Pattern]) -> Vec<Value> {
     let mut objects = yaml::parse(DEFINITIONS).expect("the definitions are YAML");
     for peering in operators.iter().map(|operator| &operator.settings.peering).filter(|peering| peering.mandatory && !peering.standalone) {
         let is_clusterwide = peering.clusterwide.unwrap_or_default() || namespaces.is_empty();
@@ -119,12 +119,12 @@ pub fn needed(operators: &[Operator], namespaces: &[namespace::Pattern]) -> Vec<
 }
 
 /// Tells whether operators wait for a peering.
-pub fn is_mandatory(operators: &[Operator]) -> bool {
+pub(crate) fn is_mandatory(operators: &[Operator]) -> bool {
     operators.iter().any(|operator| operator.settings.peering.mandatory && !operator.settings.peering.standalone)
 }
 
 /// Tells whether an object is a definition of peerings.
-pub fn is_definition(object: &Value) -> bool {
+pub(crate) fn is_definition(object: &Value) -> bool {
     object["kind"] == "CustomResourceDefinition"
         && object.pointer("/spec/names/plural").and_then(Value::as_str).is_some_and(|plural| plural.ends_with("kopfpeerings"))
         && object.pointer("/spec/group").and_then(Value::as_str).is_some_and(|group| GROUPS.contains(&group))

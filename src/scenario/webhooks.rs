@@ -10,7 +10,7 @@ use crate::engines::admission::local::{self, Unanswered};
 use crate::reactor::Admission;
 
 /// Returns the hook by which the embedded API server calls the webhooks of operators.
-pub fn hook(admission: &Admission) -> Hook {
+pub(crate) fn hook(admission: &Admission) -> Hook {
     let reviewers = admission.reviewers.clone();
     Arc::new(move |url, review| {
         let answer = local::answer(&reviewers, url, review)?;

@@ -31,7 +31,7 @@ mod program;
 mod python;
 mod report;
 mod rights;
-pub mod settings;
+pub(crate) mod settings;
 mod shadows;
 mod source;
 mod suggest;
@@ -83,7 +83,7 @@ impl Scripts {
 }
 
 /// Reads and checks all scripts.
-pub fn read(declaration: &Declaration) -> Scripts {
+pub(crate) fn read(declaration: &Declaration) -> Scripts {
     let engine = engine::build(Sizes::of(&Limits::default()));
     let catalogue = Catalogue::of(&engine);
     let mut report = Report::default();

@@ -3,7 +3,7 @@
 
 mod attempt;
 mod execution;
-pub mod load;
+pub(crate) mod load;
 mod subhandlers;
 mod suboptions;
 mod thread;

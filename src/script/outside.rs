@@ -2,13 +2,13 @@
 //! what the manifest allows.
 
 pub mod api;
-pub mod clusters;
+pub(crate) mod clusters;
 pub mod files;
 mod glob;
 mod hosts;
 mod http;
-pub mod measures;
-pub mod pods;
+pub(crate) mod measures;
+pub(crate) mod pods;
 pub mod programs;
 pub mod sql;
 mod tokens;

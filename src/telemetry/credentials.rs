@@ -40,7 +40,7 @@ fn regex(pattern: &str) -> Regex {
 }
 
 /// Returns a text without its credentials.
-pub fn hidden(text: &str) -> Cow<'_, str> {
+pub(crate) fn hidden(text: &str) -> Cow<'_, str> {
     if !SUSPICIOUS.is_match(text) {
         return Cow::Borrowed(text);
     }
@@ -57,7 +57,7 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
 }
 
 /// Hides the credentials of an owned text, which is usually kept as it is.
-pub fn hide(text: String) -> String {
+pub(crate) fn hide(text: String) -> String {
     match hidden(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(hidden) => hidden,

@@ -19,19 +19,19 @@ use super::stderr;
 use super::targets::{OBJECTS, STEPS};
 
 /// Writes each event as a line to standard error.
-pub struct Lines {
+pub(crate) struct Lines {
     printer: Arc<Printer>,
 }
 
 impl Lines {
     /// Creates the layer.
-    pub fn new(printer: Arc<Printer>) -> Self {
+    pub(crate) fn new(printer: Arc<Printer>) -> Self {
         Self { printer }
     }
 }
 
 /// Formats lines.
-pub struct Printer {
+pub(crate) struct Printer {
     options: Options,
     is_terminal: bool,
     clock: Clock,
@@ -39,12 +39,12 @@ pub struct Printer {
 
 impl Printer {
     /// Creates a printer for standard error.
-    pub fn new(options: Options, is_terminal: bool, clock: Clock) -> Self {
+    pub(crate) fn new(options: Options, is_terminal: bool, clock: Clock) -> Self {
         Self { options, is_terminal, clock }
     }
 
     /// Returns a line with its line break.
-    pub fn print(&self, line: &Line) -> String {
+    pub(crate) fn print(&self, line: &Line) -> String {
         let has_prefix = self.options.prefix.unwrap_or(self.options.format != Format::Json);
         let mut printed = if self.options.format == Format::ChangeLog {
             line.change_log(&line.prefix(has_prefix), self.options.has_colours, self.width())
@@ -56,7 +56,7 @@ impl Printer {
     }
 
     /// Returns the line that reports dropped lines.
-    pub fn notice(&self, dropped: u64) -> String {
+    pub(crate) fn notice(&self, dropped: u64) -> String {
         let (lines, were) = if dropped == 1 { ("line", "was") } else { ("lines", "were") };
         self.print(&Line {
             at: self.clock.now(),
@@ -76,14 +76,14 @@ impl Printer {
 }
 
 /// Passes each event as a line to a callback.
-pub struct Callback<F> {
+pub(crate) struct Callback<F> {
     callback: F,
     clock: Clock,
 }
 
 impl<F: Fn(Line)> Callback<F> {
     /// Creates the layer.
-    pub fn new(callback: F, clock: Clock) -> Self {
+    pub(crate) fn new(callback: F, clock: Clock) -> Self {
         Self { callback, clock }
     }
 }

@@ -15,7 +15,7 @@ use super::reference::ObjectReference;
 use super::style::{self, Style};
 
 /// Width of a terminal that does not report its size.
-pub const DEFAULT_WIDTH: usize = 120;
+pub(crate) const DEFAULT_WIDTH: usize = 120;
 
 /// Width that lines of the change log have in a narrower terminal.
 const MIN_WIDTH: usize = 60;
@@ -145,7 +145,7 @@ fn severity(level: Level) -> &'static str {
 }
 
 /// Returns a number with thousands separators: `1,234`.
-pub fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut thousands = String::new();
     for (index, digit) in digits.chars().enumerate() {

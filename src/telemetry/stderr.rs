@@ -29,7 +29,7 @@ pub const AT_ONCE: FlushLimits = FlushLimits { stall: Duration::from_millis(200)
 ///
 /// The writer owns a copy of the stream: code that holds the lock of `std::io::stderr` would wait for a slow reader,
 /// too.
-pub fn start(notice: impl Fn(u64) -> String + Send + 'static) {
+pub(crate) fn start(notice: impl Fn(u64) -> String + Send + 'static) {
     let stream = || std::io::stderr().as_fd().try_clone_to_owned().map(File::from);
     let started = stream().and_then(|sink| Writer::start(sink, stream().ok().and_then(write_at_once), notice));
     if let Ok(writer) = started {

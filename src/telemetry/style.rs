@@ -4,7 +4,7 @@ use tracing::Level;
 
 /// The style of a line, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// Success.
     Success,
     /// Failure.
@@ -18,13 +18,13 @@ pub enum Style {
 }
 
 /// Tells whether a message describes an event or a request of the change log, not a step of the engine.
-pub fn is_change(message: &str) -> bool {
+pub(crate) fn is_change(message: &str) -> bool {
     message.starts_with(['┌', '│'])
 }
 
 impl Style {
     /// Returns the style of a message by its level and by the fixed messages of the engine, which are kopf's.
-    pub fn of(level: Level, message: &str) -> Self {
+    pub(crate) fn of(level: Level, message: &str) -> Self {
         match level {
             Level::ERROR => Self::Failure,
             Level::WARN => Self::Warning,
@@ -38,7 +38,7 @@ impl Style {
     }
 
     /// Returns a text in its colour.
-    pub fn paint(self, text: &str) -> String {
+    pub(crate) fn paint(self, text: &str) -> String {
         let code = match self {
             Self::Success => 32,
             Self::Failure => 31,

@@ -16,7 +16,7 @@ use crate::manifest::operator::Moment;
 use super::{Activities, Attempts};
 
 /// The server that the credentials are for.
-pub enum Server {
+pub(crate) enum Server {
     /// The one that the login functions name.
     Declared,
     /// A certain one: the results of the login functions are checked, but the connections are those of this login.
@@ -24,7 +24,7 @@ pub enum Server {
 }
 
 /// A login by the login functions of an operator.
-pub struct ActivityLogin {
+pub(crate) struct ActivityLogin {
     server: Server,
     /// The owner of the activities owns the client, and so this login.
     activities: Arc<OnceLock<Weak<Activities>>>,
@@ -33,7 +33,7 @@ pub struct ActivityLogin {
 
 impl ActivityLogin {
     /// Returns a login whose activities are given later, but before its first use.
-    pub fn new(server: Server, activities: Arc<OnceLock<Weak<Activities>>>, stop: Stop) -> Self {
+    pub(crate) fn new(server: Server, activities: Arc<OnceLock<Weak<Activities>>>, stop: Stop) -> Self {
         Self { server, activities, stop }
     }
 

@@ -21,7 +21,7 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// The results of the probes, in the order of declaration.
-pub type Results = Vec<(String, Value)>;
+pub(crate) type Results = Vec<(String, Value)>;
 
 /// A run; its results with its end.
 type Run = Shared<BoxFuture<'static, Result<(Instant, Arc<Results>), ActivityError>>>;

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// The way in which the API server reaches a server of the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// At its own address, by a host other than the address if the API server needs another one.
     Direct(Option<&'static str>),
     /// Through a tunnel.
@@ -31,7 +31,7 @@ fn host_of(kind: ServerKind) -> Option<&'static str> {
 }
 
 /// Returns the route of a kind of server. `guess` is the kind of the cluster, for kinds that depend on it.
-pub fn route(kind: ServerKind, guess: Option<ServerKind>) -> Route {
+pub(crate) fn route(kind: ServerKind, guess: Option<ServerKind>) -> Route {
     match (kind, guess.and_then(host_of)) {
         (ServerKind::Ngrok, _) | (ServerKind::AutoTunnel, None) => Route::Tunnel,
         (ServerKind::AutoTunnel | ServerKind::AutoServer, host) => Route::Direct(host),
@@ -40,7 +40,7 @@ pub fn route(kind: ServerKind, guess: Option<ServerKind>) -> Route {
 }
 
 /// Guesses the kind of the cluster by the certificate and the version of its API server. `None` if it is not a known one.
-pub fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>) -> Option<ServerKind> {
+pub(crate) fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>) -> Option<ServerKind> {
     let by_certificate = certificate.and_then(|certificate| {
         let has = |parts: &[(String, String)], key: &str, is_meant: &dyn Fn(&str) -> bool| {
             parts.iter().any(|(name, value)| name == key && is_meant(value))
@@ -63,7 +63,7 @@ pub fn guess(certificate: Option<&PeerCertificate>, version: Option<&str>) -> Op
 }
 
 /// Finds the route of a kind of server. The cluster is asked only if the kind depends on it.
-pub async fn detect(kind: ServerKind, client: &Client) -> Route {
+pub(crate) async fn detect(kind: ServerKind, client: &Client) -> Route {
     if !matches!(kind, ServerKind::AutoServer | ServerKind::AutoTunnel) {
         return route(kind, None);
     }

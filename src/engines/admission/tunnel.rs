@@ -29,7 +29,7 @@ const RESTARTS: [u64; 5] = [1, 5, 15, 30, 60];
 
 /// The options of a tunnel.
 #[derive(Debug, Clone)]
-pub struct TunnelOptions {
+pub(crate) struct TunnelOptions {
     /// The account, the region and the program.
     pub settings: admission::Tunnel,
     /// The port of the server on this machine.
@@ -58,7 +58,7 @@ pub enum TunnelError {
 }
 
 /// An open tunnel. Dropping it kills the program.
-pub struct Tunnel {
+pub(crate) struct Tunnel {
     config: watch::Receiver<ClientConfig>,
     stop: Stop,
     tasks: Tasks<()>,
@@ -69,7 +69,7 @@ impl Tunnel {
     ///
     /// # Errors
     /// If it cannot be opened. Later, the program is started again whenever it ends.
-    pub async fn open(options: TunnelOptions) -> Result<Self, TunnelError> {
+    pub(crate) async fn open(options: TunnelOptions) -> Result<Self, TunnelError> {
         let (program, url) = Program::start(&options).await?;
         let (config, stop) = (watch::Sender::new(config_of(&url, &options.path)), Stop::new());
         let (receiver, mut tasks) = (config.subscribe(), Tasks::default());
@@ -78,12 +78,12 @@ impl Tunnel {
     }
 
     /// Returns a channel with the current client configuration.
-    pub fn client_config(&self) -> watch::Receiver<ClientConfig> {
+    pub(crate) fn client_config(&self) -> watch::Receiver<ClientConfig> {
         self.config.clone()
     }
 
     /// Closes the tunnel, and waits for the end of the program.
-    pub async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         self.stop.request("the operators have ended");
         self.tasks.finish(ENDING).await;
     }

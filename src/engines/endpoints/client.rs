@@ -14,7 +14,7 @@ const MAX_ANSWER: u64 = 16 << 20;
 
 /// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub(crate) enum ClientError {
     /// The host has no address.
     #[error("the host {0} has no address")]
     Host(String, #[source] io::Error),
@@ -34,7 +34,7 @@ pub enum ClientError {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub(crate) struct Received {
     /// The HTTP status.
     pub status: u16,
     /// The body.
@@ -45,7 +45,7 @@ pub struct Received {
 ///
 /// # Errors
 /// If there is no complete answer.
-pub fn ask(url: &LivenessUrl, path: &str) -> Result<Received, ClientError> {
+pub(crate) fn ask(url: &LivenessUrl, path: &str) -> Result<Received, ClientError> {
     let addresses = url.addresses().map_err(|error| ClientError::Host(url.host.clone(), error))?;
     let mut stream = connect(&addresses)?;
     let limited = stream.set_read_timeout(Some(TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(TIMEOUT)));

@@ -27,7 +27,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// A running listener. It ends with its stop, or when it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     stop: Stop,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -38,7 +38,7 @@ impl Server {
     ///
     /// # Errors
     /// If none can be used, or the thread cannot be started.
-    pub async fn start(url: &LivenessUrl, endpoints: Endpoints) -> io::Result<Self> {
+    pub(crate) async fn start(url: &LivenessUrl, endpoints: Endpoints) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stop = Stop::new();
         let (sender, receiver) = tokio::sync::oneshot::channel();
@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Returns the address that it listens on.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 }

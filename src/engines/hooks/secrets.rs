@@ -25,7 +25,7 @@ const MIN_AGE: Duration = Duration::from_secs(5);
 pub struct Unreadable(Arc<str>);
 
 /// The value of an entry, without a line break at its end.
-pub type SecretValue = Arc<[u8]>;
+pub(crate) type SecretValue = Arc<[u8]>;
 
 #[derive(Clone)]
 struct Known {

@@ -17,7 +17,7 @@ pub const GROUPS: [&str; 2] = ["kopf.dev", "zalando.org"];
 
 /// This operator, as it describes itself.
 #[derive(Debug, Clone)]
-pub struct OwnPeer {
+pub(crate) struct OwnPeer {
     /// The key of its record.
     pub identity: Arc<str>,
     /// Its priority.
@@ -30,24 +30,24 @@ pub struct OwnPeer {
 
 impl OwnPeer {
     /// Returns what decisions need of it.
-    pub fn own(&self) -> Own<'_> {
+    pub(crate) fn own(&self) -> Own<'_> {
         Own { identity: &self.identity, priority: self.priority }
     }
 
     /// Returns how long the record that it leaves behind is valid, in seconds.
-    pub fn last_lifetime(&self) -> i64 {
+    pub(crate) fn last_lifetime(&self) -> i64 {
         let Some(election) = self.election else { return 0 };
         i64::try_from(election.as_secs()).unwrap_or(i64::MAX).min(self.lifetime)
     }
 
     /// Returns how long a keep-alive is enough: if there are replicas, until the next one leads after the loss of this one.
-    pub fn keep_alive_lifetime(&self) -> Duration {
+    pub(crate) fn keep_alive_lifetime(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.lifetime).unwrap_or_default()).saturating_sub(self.election.unwrap_or_default())
     }
 }
 
 /// A peering object, which may not exist.
-pub struct PeeringObject {
+pub(crate) struct PeeringObject {
     /// The connection to the cluster.
     pub client: Client,
     /// The peering resource.
@@ -66,7 +66,7 @@ pub struct PeeringObject {
 
 impl PeeringObject {
     /// Returns the words for the object in messages.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let group = if self.resource.group == GROUPS[0] { String::new() } else { format!(" of {}", self.resource.group) };
         match &self.namespace {
             Some(namespace) => format!("the peering '{}'{group} in '{namespace}'", self.name),
@@ -78,7 +78,7 @@ impl PeeringObject {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn touch(&self) -> Result<bool, Error> {
+    pub(crate) async fn touch(&self) -> Result<bool, Error> {
         self.write(self.peer.lifetime).await
     }
 
@@ -86,7 +86,7 @@ impl PeeringObject {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn leave(&self) -> Result<bool, Error> {
+    pub(crate) async fn leave(&self) -> Result<bool, Error> {
         self.write(self.peer.last_lifetime()).await
     }
 
@@ -103,7 +103,7 @@ impl PeeringObject {
     ///
     /// # Errors
     /// If the request fails.
-    pub async fn remove(&self, identities: &[String]) -> Result<(), Error> {
+    pub(crate) async fn remove(&self, identities: &[String]) -> Result<(), Error> {
         self.patch(peering::removal(identities)).await.map(drop)
     }
 

@@ -17,14 +17,14 @@ const MAX_REMEMBERED: usize = 4_096;
 
 /// The posted Events of the last minutes.
 #[derive(Debug, Default)]
-pub struct Posted {
+pub(crate) struct Posted {
     entries: HashMap<Arc<KubernetesEvent>, Entry>,
     order: VecDeque<Arc<KubernetesEvent>>,
 }
 
 /// A posted Event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -35,7 +35,7 @@ pub struct Entry {
 
 impl Posted {
     /// Remembers a new Event.
-    pub fn remember(&mut self, event: KubernetesEvent, namespace: &str, name: &str, now: Timestamp) {
+    pub(crate) fn remember(&mut self, event: KubernetesEvent, namespace: &str, name: &str, now: Timestamp) {
         let entry = Entry { namespace: namespace.to_owned(), name: name.to_owned(), count: 1, last: now };
         let event = Arc::new(event);
         if self.entries.insert(Arc::clone(&event), entry).is_none() {
@@ -49,7 +49,7 @@ impl Posted {
     }
 
     /// Counts a repetition. Returns the existing Event and its patch; `None` if the Event is a new one.
-    pub fn repeat(&mut self, event: &KubernetesEvent, now: Timestamp) -> Option<(Entry, Value)> {
+    pub(crate) fn repeat(&mut self, event: &KubernetesEvent, now: Timestamp) -> Option<(Entry, Value)> {
         let entry = self.entries.get_mut(event)?;
         let age = now.duration_since(entry.last);
         if age.is_negative() || age.unsigned_abs() > WINDOW {

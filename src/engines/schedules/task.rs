@@ -138,7 +138,7 @@ impl Task {
                 self.await_end_of_pause().await;
                 continue;
             }
-            let (phase, step) = self.schedule.next(self.phase, self.now());
+            let (phase, step) = self.phase.next(self.now());
             self.phase = phase;
             match step {
                 Step::Sleep(left) => self.wait(left).await,

@@ -44,13 +44,13 @@ fn rank(verdict: &Verdict) -> u8 {
 
 /// Returns the denial of a request by the verdicts of its webhooks. Any error denies it; of several ones, the user sees the most deliberate
 /// one, and the first of equal ones.
-pub fn denial<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Denial> {
+pub(crate) fn denial<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Denial> {
     let failures = verdicts.into_iter().filter_map(|verdict| Some((rank(verdict), denial_of(verdict)?)));
     failures.min_by_key(|(rank, _)| *rank).map(|(_, denial)| denial)
 }
 
 /// Returns the denial by one verdict; `None` for a success.
-pub fn denial_of(verdict: &Verdict) -> Option<Denial> {
+pub(crate) fn denial_of(verdict: &Verdict) -> Option<Denial> {
     let (text, code, substitute) = match verdict {
         Verdict::Returned(_) => return None,
         Verdict::Rejected { text, code: 0 } => (text.as_str(), CODE, "the request is rejected"),
@@ -65,7 +65,7 @@ pub fn denial_of(verdict: &Verdict) -> Option<Denial> {
 }
 
 /// Returns the line about the verdict of a webhook. A rejection is what webhooks are for; other errors are mistakes of the script.
-pub fn message(handler: &Handler, verdict: &Verdict) -> Message {
+pub(crate) fn message(handler: &Handler, verdict: &Verdict) -> Message {
     let title = handler.title();
     let Some(denial) = denial_of(verdict) else { return Message::debug(format!("{title} succeeded.")) };
     let message = match verdict {

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 /// Applies changes to an object: null removes a key and its parents that become empty, mappings are merged, and other values replace.
-pub fn apply(object: &mut Value, merge: &Map<String, Value>) {
+pub(crate) fn apply(object: &mut Value, merge: &Map<String, Value>) {
     for (key, value) in merge {
         change(object, &[], key, value);
     }
@@ -13,7 +13,7 @@ pub fn apply(object: &mut Value, merge: &Map<String, Value>) {
 
 /// Returns the inputs of the changes of an object: the values that they touch, and the names of the others beside those, with null for
 /// their values. The changes of this part are the changes of the whole object.
-pub fn touched(object: &Value, merge: &Map<String, Value>) -> Value {
+pub(crate) fn touched(object: &Value, merge: &Map<String, Value>) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let part = |(name, value): (&String, &Value)| {
         let part = match merge.get(name) {

@@ -13,9 +13,9 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
 /// The operation that creates an object.
-pub const CREATE: &str = "CREATE";
+pub(crate) const CREATE: &str = "CREATE";
 /// The operation that deletes an object.
-pub const DELETE: &str = "DELETE";
+pub(crate) const DELETE: &str = "DELETE";
 
 /// A request of a user that is reviewed.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ const REVIEW_VERSIONS: [&str; 1] = ["v1"];
 
 /// The definitions of an operator's conversions.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Definitions {
+pub(crate) struct Definitions {
     /// The id of the function by the name of the definition.
     pub by_name: BTreeMap<String, String>,
     /// Ids of functions whose definition belongs to another function already, with the name of the definition.
@@ -21,7 +21,7 @@ pub struct Definitions {
 
 impl Definitions {
     /// Returns the definitions of the kinds of conversions. The first one of two functions for a definition counts.
-    pub fn of<'a>(conversions: &[Handler], kinds: impl IntoIterator<Item = &'a Resource> + Clone) -> Self {
+    pub(crate) fn of<'a>(conversions: &[Handler], kinds: impl IntoIterator<Item = &'a Resource> + Clone) -> Self {
         let mut found = Self::default();
         for handler in conversions {
             for kind in kinds.clone().into_iter().filter(|kind| handler.concerns(kind)) {
@@ -37,12 +37,12 @@ impl Definitions {
 }
 
 /// Returns the name of the definition of a kind.
-pub fn name_of(kind: &Resource) -> String {
+pub(crate) fn name_of(kind: &Resource) -> String {
     format!("{}.{}", kind.plural, kind.group)
 }
 
 /// Returns the patch that has the API server convert by the operator. Other parts of the definition stay.
-pub fn patch(client_config: &Value) -> Value {
+pub(crate) fn patch(client_config: &Value) -> Value {
     // Fields that the configuration does not have must not stay from another one.
     let mut config = Map::from_iter(["url", "service", "caBundle"].map(|key| (key.to_owned(), Value::Null)));
     config.extend(client_config.as_object().cloned().unwrap_or_default());
@@ -54,7 +54,7 @@ pub fn patch(client_config: &Value) -> Value {
 }
 
 /// Returns the stored part of a definition.
-pub fn stored(definition: &Value) -> Value {
+pub(crate) fn stored(definition: &Value) -> Value {
     definition.pointer("/spec/conversion").cloned().unwrap_or_default()
 }
 

@@ -8,7 +8,7 @@ use super::proxy::Proxies;
 
 /// The options of the client.
 #[derive(Clone)]
-pub struct Options {
+pub(crate) struct Options {
     /// Finds the addresses of names.
     pub resolver: Arc<dyn Resolver>,
     /// The API server.
@@ -19,7 +19,7 @@ pub struct Options {
 
 impl Options {
     /// Returns the options of this process.
-    pub fn of_process(api_server: ApiServer) -> Self {
+    pub(crate) fn of_process(api_server: ApiServer) -> Self {
         Self { resolver: Arc::new(SystemResolver), api_server, proxies: Arc::new(Proxies::of_process()) }
     }
 }

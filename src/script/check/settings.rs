@@ -1,7 +1,7 @@
 //! The names of all settings in scripts.
 
 /// The groups of settings, with their keys.
-pub const GROUPS: &[(&str, &[&str])] = &[
+pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("admission", &["derivedConditions", "managed", "server"]),
     ("background", &["cancellationPolling", "instantExitTimeout", "instantExitZeroTimeCycles"]),
     ("execution", &["defaultBackoff", "lifecycle"]),
@@ -20,7 +20,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
 
 /// A key that no setting has.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unknown {
+pub(crate) struct Unknown {
     /// The index of the unknown key.
     pub depth: usize,
     /// The known keys at its position.
@@ -31,7 +31,7 @@ pub struct Unknown {
 ///
 /// # Errors
 /// If a key of the path is unknown.
-pub fn check(keys: &[&str]) -> Result<(), Unknown> {
+pub(crate) fn check(keys: &[&str]) -> Result<(), Unknown> {
     let Some(group) = keys.first() else { return Ok(()) };
     let Some((_, names)) = GROUPS.iter().find(|(name, _)| name == group) else {
         return Err(Unknown { depth: 0, known: GROUPS.iter().map(|(name, _)| *name).collect() });

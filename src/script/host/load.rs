@@ -44,7 +44,7 @@ impl Program {
 
 /// The result of a check.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub(crate) struct Checked {
     /// All problems.
     pub problems: Vec<Problem>,
     /// The files that were read.
@@ -54,7 +54,7 @@ pub struct Checked {
 }
 
 /// Checks a declaration's scripts, and runs their top levels.
-pub fn check(declaration: &Declaration) -> Checked {
+pub(crate) fn check(declaration: &Declaration) -> Checked {
     let scripts = check::read(declaration);
     let mut problems = scripts.problems.clone();
     // The modules of the binary are no files of the operator.

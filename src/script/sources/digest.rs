@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::kit::hexadecimal;
 
 /// Returns the SHA-256 digest of consecutive texts as hexadecimal digits.
-pub fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn sha256<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let pieces: Result<_, std::convert::Infallible> = sha256_of(&mut texts.into_iter().map(|text| Ok(text.as_bytes())));
     let Ok(digits) = pieces;
     digits

@@ -87,7 +87,7 @@ impl Program {
 }
 
 /// Returns a file's name in messages and imports: its path relative to the root, with slashes.
-pub fn name_of(file: &Path) -> String {
+pub(crate) fn name_of(file: &Path) -> String {
     let parts = file.components().filter(|part| !matches!(part, Component::CurDir));
     parts.map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
 }

@@ -17,7 +17,7 @@ const EXTENSIONS: [&str; 9] = ["j2", "jinja", "jinja2", "tpl", "tmpl", "yaml", "
 const MAX_FILES: usize = 1_000;
 
 /// Templates by their names below the root.
-pub type Templates = BTreeMap<String, Arc<str>>;
+pub(crate) type Templates = BTreeMap<String, Arc<str>>;
 
 /// The names of the templates that scripts render.
 #[derive(Debug, Clone, Default)]
