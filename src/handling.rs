@@ -14,7 +14,7 @@ pub(crate) mod breaker;
 pub mod cause;
 pub(crate) mod conclude;
 pub mod contradiction;
-pub mod conversion;
+pub(crate) mod conversion;
 pub(crate) mod definitions;
 pub(crate) mod echo;
 pub mod filter;

@@ -41,7 +41,7 @@ pub mod settings_table;
 pub mod settings_tree;
 pub(crate) mod source;
 pub(crate) mod suggest;
-pub mod tree;
+pub(crate) mod tree;
 
 pub use diagnostic::{Diagnostic, Severity, Snippet};
 pub use load::{Loaded, load, read};

@@ -15,5 +15,4 @@ mod yaml;
 pub use files::FileTree;
 pub use form::{Form, MARK, arrange, stream};
 pub use grace::grace;
-pub use package::{DIRECTORY, Files, MountedSecret, Package, RELEASE_NAMESPACE};
-pub use webhooks::WebhookService;
+pub use package::{Files, MountedSecret, Package, RELEASE_NAMESPACE};

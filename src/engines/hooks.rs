@@ -5,7 +5,7 @@
 
 mod answerer;
 pub(crate) mod secrets;
-pub mod server;
+pub(crate) mod server;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,5 +7,5 @@ pub(crate) mod chain;
 pub(crate) mod definition;
 pub(crate) mod review;
 
-pub use chain::{Chain, ChainError};
-pub use review::{BadConversion, ConversionRequest, is_conversion, is_converted};
+pub(crate) use chain::Chain;
+pub(crate) use review::{ConversionRequest, is_conversion, is_converted};

@@ -8,11 +8,11 @@ mod node;
 mod parse;
 mod scalars;
 
-pub use crate::kit::source::SourceSpan;
+pub(crate) use crate::kit::source::SourceSpan;
 
-pub use mistake::Mistake;
-pub use node::{Entry, Kind, Node, Text};
-pub use parse::{Document, MERGE, parse};
+pub(crate) use mistake::Mistake;
+pub(crate) use node::{Entry, Kind, Node, Text};
+pub(crate) use parse::{MERGE, parse};
 
 #[cfg(test)]
 mod tests;

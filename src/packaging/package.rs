@@ -10,7 +10,7 @@ use super::files::FileTree;
 use super::webhooks::WebhookService;
 
 /// The directory of an operator's files in its containers.
-pub const DIRECTORY: &str = "/operator";
+pub(super) const DIRECTORY: &str = "/operator";
 
 /// The namespace of a Helm release, in templates.
 pub const RELEASE_NAMESPACE: &str = "{{ .Release.Namespace }}";

@@ -142,6 +142,23 @@ fn listeners_are_found_in_every_spelling() {
 }
 
 #[test]
+fn needlessly_public_modules_are_found() {
+    let sources = [
+        ("src/lib.rs", "pub mod engines; mod script;"),
+        ("src/engines.rs", "pub mod hooks; pub mod posting; pub mod pause; pub(crate) mod tally;"),
+        ("src/engines/posting.rs", "pub mod rules;"),
+    ];
+    let user = Sources::of(&[
+        ("tests/posting.rs", "use kopfd::engines::posting as p; fn f() { p::rules::cut(); }"),
+        ("tests/hooks.rs", "use kopfd::{engines::{hooks::Hooks, tally}, object};"),
+    ]);
+    assert_eq!(
+        rules::needlessly_public("kopfd", &Sources::of(&sources), &[&user]),
+        ["src/engines.rs:1: only this crate uses engines::pause: make it `pub(crate)`"]
+    );
+}
+
+#[test]
 fn the_tables_of_crates_have_all_dependencies_and_no_others() {
     let sources = Sources::of(&[("src/line.rs", "use serde::Serialize; use rhai::Engine;")]);
     let manifest = |text: &str| toml::from_str(text).expect("TOML");

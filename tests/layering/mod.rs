@@ -103,6 +103,13 @@ fn unsafe_code_is_in_few_files() {
     tell(outside.map(|position| format!("{position}: `unsafe` outside of {}", UNSAFE.join(", "))));
 }
 
+/// The compiler finds unused items only in modules that other crates cannot use.
+#[test]
+fn modules_are_public_only_where_tests_and_benchmarks_use_them() {
+    let users = ["tests", "benches"].map(|folder| Sources::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)));
+    tell(rules::needlessly_public("kopfd", kopfd(), &[kopfd(), &users[0], &users[1]]).into_iter());
+}
+
 /// A renamed dependency would hide from the tables of owners.
 #[test]
 fn no_dependency_has_another_name() {

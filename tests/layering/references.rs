@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) paths: Vec<Written>,
     /// The inline modules of the file.
     pub(crate) modules: Vec<ModulePath>,
+    /// The modules that are declared as public, and the lines.
+    pub(crate) public_modules: Vec<(ModulePath, usize)>,
     /// The imports: the importing module, the name there, the path.
     pub(crate) imports: Vec<(ModulePath, String, Vec<String>)>,
     /// The lines of asynchronous functions and blocks outside of tests.
@@ -152,6 +154,9 @@ impl<'a> Visit<'a> for Finder {
         }
         if names_tests(&item.ident.to_string()) {
             self.add_hiding(line, "only tests have this name: add `#[cfg(test)]`, or rename the module");
+        }
+        if matches!(item.vis, Visibility::Public(_)) {
+            self.found.public_modules.push((self.module.iter().cloned().chain([item.ident.to_string()]).collect(), line));
         }
         let Some((_, items)) = &item.content else {
             self.is_test = was_test;

@@ -124,6 +124,17 @@ pub(crate) fn listeners(sources: &Sources, owners: &[&str]) -> Vec<String> {
     found.collect()
 }
 
+/// Returns the public modules of a crate that no other crate names.
+pub(crate) fn needlessly_public(name: &str, sources: &Sources, users: &[&Sources]) -> Vec<String> {
+    let named = users.iter().flat_map(|user| user.references()).filter_map(|reference| match reference.target {
+        Target::External(path) if path.first().is_some_and(|first| first == name) => Some(path[1..].to_vec()),
+        _ => None,
+    });
+    let named: BTreeSet<Vec<String>> = named.collect();
+    let unnamed = sources.public_modules().filter(|(_, module)| !named.iter().any(|path| path.starts_with(module)));
+    unnamed.map(|(position, module)| format!("{position}: only this crate uses {}: make it `pub(crate)`", module.join("::"))).collect()
+}
+
 /// Returns the code that hides references.
 pub(crate) fn hiding(sources: &Sources) -> Vec<String> {
     sources.hiding().map(|(position, what): (Position, _)| format!("{position}: {what}")).collect()

@@ -129,6 +129,14 @@ impl Sources {
         imported.filter(|path| path.first().is_some_and(|first| first == other)).filter_map(|path| path.get(1).cloned()).collect()
     }
 
+    /// Returns the modules that are declared as public, and where.
+    pub(crate) fn public_modules(&self) -> impl Iterator<Item = (Position, &[String])> {
+        self.files.iter().flat_map(|(file, found)| {
+            let declared = found.public_modules.iter();
+            declared.map(move |(module, line)| (Position { file: file.clone(), line: *line }, module.as_slice()))
+        })
+    }
+
     /// Returns the positions of code that hides references, outside of tests, and what it is.
     pub(crate) fn hiding(&self) -> impl Iterator<Item = (Position, &'static str)> {
         self.files

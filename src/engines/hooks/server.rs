@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -109,8 +109,7 @@ impl Serving {
 }
 
 /// A running listener. It ends when it is dropped.
-pub struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
     stop: Stop,
     ended: oneshot::Receiver<()>,
 }
@@ -120,7 +119,7 @@ impl Server {
     ///
     /// # Errors
     /// If the address or the certificate cannot be used.
-    pub async fn start(settings: &HookServer, hooks: Hooks) -> Result<Self, HookServerError> {
+    pub(crate) async fn start(settings: &HookServer, hooks: Hooks) -> Result<Self, HookServerError> {
         let tls = tls(settings)?;
         let files = settings.certfile.clone().zip(settings.pkeyfile.clone());
         let files = files.map(|(chain, key)| (PathBuf::from(chain), PathBuf::from(key)));
@@ -133,7 +132,7 @@ impl Server {
     ///
     /// # Errors
     /// If the port cannot be used.
-    pub async fn start_local(port: u16, hooks: Hooks) -> Result<Self, HookServerError> {
+    pub(crate) async fn start_local(port: u16, hooks: Hooks) -> Result<Self, HookServerError> {
         let addr = Some(Ipv4Addr::LOCALHOST.to_string());
         Self::listen((addr, port), (None, None), Service::new(hooks, "")).await
     }
@@ -172,16 +171,11 @@ impl Server {
         let gone = || HookServerError::Thread(io::Error::other("the thread has ended"));
         let address = starting.await.map_err(|_| gone())??;
         info!(target: "kopfd::hooks", "Hooks are answered at {address}.");
-        Ok(Self { address, stop, ended })
-    }
-
-    /// Returns the address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { stop, ended })
     }
 
     /// Answers the requests that have begun, and ends.
-    pub async fn close(mut self) {
+    pub(crate) async fn close(mut self) {
         self.stop.request("the operators have ended");
         // The sender is dropped at the end.
         drop((&mut self.ended).await);

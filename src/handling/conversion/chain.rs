@@ -22,7 +22,7 @@ const CHANGEABLE: [&str; 2] = ["labels", "annotations"];
 
 /// One object on its way to the wanted version.
 #[derive(Debug, Clone)]
-pub struct Chain {
+pub(crate) struct Chain {
     wanted: Arc<str>,
     original: Body,
     current: Body,
@@ -32,7 +32,7 @@ pub struct Chain {
 
 /// The reason why an object cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChainError {
+pub(crate) enum ChainError {
     /// The review has a value that is no object of the kind.
     #[error("the review has an object without {0}")]
     Malformed(&'static str),
@@ -90,7 +90,7 @@ impl Chain {
     ///
     /// # Errors
     /// If it is no object that can have the wanted version.
-    pub fn begin(object: Value, wanted: Arc<str>) -> Result<Self, ChainError> {
+    pub(crate) fn begin(object: Value, wanted: Arc<str>) -> Result<Self, ChainError> {
         for (field, is_there) in [("apiVersion", object["apiVersion"].is_string()), ("metadata", object["metadata"].is_object())] {
             if !is_there {
                 return Err(ChainError::Malformed(field));
@@ -105,17 +105,17 @@ impl Chain {
     }
 
     /// Returns the wanted version.
-    pub fn wanted(&self) -> &Arc<str> {
+    pub(crate) fn wanted(&self) -> &Arc<str> {
         &self.wanted
     }
 
     /// Returns the original object.
-    pub fn original(&self) -> &Body {
+    pub(crate) fn original(&self) -> &Body {
         &self.original
     }
 
     /// Returns the object that the function is called with next; `None` if it has the wanted version.
-    pub fn next(&self) -> Option<&Body> {
+    pub(crate) fn next(&self) -> Option<&Body> {
         self.passed.last().is_some_and(|version| **version != *self.wanted).then_some(&self.current)
     }
 
@@ -123,7 +123,7 @@ impl Chain {
     ///
     /// # Errors
     /// If it is no acceptable object, or does not lead to the wanted version.
-    pub fn take(&mut self, returned: Option<Value>) -> Result<(), ChainError> {
+    pub(crate) fn take(&mut self, returned: Option<Value>) -> Result<(), ChainError> {
         let returned = match returned {
             Some(Value::Object(map)) => Value::Object(map),
             other => return Err(ChainError::NoObject(noun(other.as_ref()))),
@@ -142,7 +142,7 @@ impl Chain {
     }
 
     /// Returns the converted object, which has the metadata of the original one but for labels and annotations.
-    pub fn finish(self) -> Value {
+    pub(crate) fn finish(self) -> Value {
         let mut object = (*self.current).clone();
         let (mut metadata, returned) = (self.original["metadata"].clone(), &self.current["metadata"]);
         if let Some(metadata) = metadata.as_object_mut() {

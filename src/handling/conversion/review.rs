@@ -9,7 +9,7 @@ const KIND: &str = "ConversionReview";
 
 /// Objects of one kind that are to be converted to one version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ConversionRequest {
+pub(crate) struct ConversionRequest {
     /// The `apiVersion` of the review, which the answer repeats.
     pub api_version: Value,
     /// The id of the review, which the answer repeats.
@@ -22,19 +22,19 @@ pub struct ConversionRequest {
 
 /// The reason why a review has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadConversion {
+pub(crate) enum BadConversion {
     /// It does not have the form of a review.
     #[error("the conversion review has no {0}")]
     Malformed(&'static str),
 }
 
 /// Tells whether a review is about conversions, and not about a request.
-pub fn is_conversion(review: &Value) -> bool {
+pub(crate) fn is_conversion(review: &Value) -> bool {
     review["kind"] == KIND
 }
 
 /// Tells whether an answer has the converted objects.
-pub fn is_converted(answer: &Value) -> bool {
+pub(crate) fn is_converted(answer: &Value) -> bool {
     answer.pointer("/response/result/status").is_some_and(|status| status == "Success")
 }
 
@@ -43,7 +43,7 @@ impl ConversionRequest {
     ///
     /// # Errors
     /// If it is incomplete.
-    pub fn read(mut review: Value) -> Result<Self, BadConversion> {
+    pub(crate) fn read(mut review: Value) -> Result<Self, BadConversion> {
         let mut request = taken(&mut review, "request");
         let wanted = request["desiredAPIVersion"].as_str().filter(|version| !version.is_empty()).map(Arc::from);
         let Value::Array(objects) = taken(&mut request, "objects") else { return Err(BadConversion::Malformed("`request.objects`")) };
@@ -56,7 +56,7 @@ impl ConversionRequest {
     }
 
     /// Returns the answer: the converted objects in the order of the review, or why one of them cannot be converted.
-    pub fn answer(&self, converted: Result<Vec<Value>, String>) -> Value {
+    pub(crate) fn answer(&self, converted: Result<Vec<Value>, String>) -> Value {
         let (objects, result) = match converted {
             Ok(objects) => (objects, json!({"status": "Success"})),
             Err(message) => (Vec::new(), json!({"status": "Failure", "message": message})),

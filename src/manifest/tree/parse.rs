@@ -14,7 +14,7 @@ use super::scalars::{Plain, plain};
 
 /// One document of a file.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub(crate) struct Document {
     /// The content.
     pub root: Node,
     /// YAML features that manifests do not allow.
@@ -22,13 +22,13 @@ pub struct Document {
 }
 
 /// The merge key of YAML 1.1. It stays in the tree, so that keys it would bring are not reported as missing.
-pub const MERGE: &str = "<<";
+pub(crate) const MERGE: &str = "<<";
 
 /// Reads all documents of a file, except empty ones.
 ///
 /// # Errors
 /// If the text is not YAML, or exceeds the limits.
-pub fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
+pub(crate) fn parse(source: &Source) -> Result<Vec<Document>, Mistake> {
     let options = parser_options! { flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH, emit_comments: false };
     let mut builder = Builder {
         events: Parser::new_from_str_with_options(&source.text, options),

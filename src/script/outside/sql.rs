@@ -13,13 +13,10 @@ use futures::future::BoxFuture;
 
 use crate::object::SecretKey;
 
-pub use database::{
-    Authorities, DEFAULT_CONNECTIONS, DEFAULT_IDLE, DEFAULT_ROWS, DEFAULT_TIMEOUT, Database, DatabasePlace, Driver, Hidden,
-    MAX_CONNECTIONS, MAX_ROWS, Password, Server, SqlLimits, Tls,
-};
+pub use database::{Authorities, Database, DatabasePlace, Driver, Hidden, MAX_CONNECTIONS, MAX_ROWS, Password, Server, SqlLimits, Tls};
 pub use error::{SqlError, SqlProblem};
 pub use place::{PlaceProblem, ServerAddress, host as host_of};
-pub use quote::{QuoteProblem, ident, literal};
+pub use quote::{ident, literal};
 pub use statement::{Reply, SqlValue, Statement};
 
 /// Sends the statements of the `sql::` functions. The caller has checked that the manifest allows the database.

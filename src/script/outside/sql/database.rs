@@ -7,22 +7,22 @@ use crate::object::SecretKey;
 use crate::script::outside::Grants;
 
 /// The most rows of a query, if the manifest has no number.
-pub const DEFAULT_ROWS: usize = 10_000;
+pub(super) const DEFAULT_ROWS: usize = 10_000;
 
 /// The highest limit of rows: a list of scripts has no more items.
 pub const MAX_ROWS: usize = 100_000;
 
 /// The time limit of a statement, if the manifest has none.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The connections of a pool, if the manifest has no number.
-pub const DEFAULT_CONNECTIONS: usize = 5;
+pub(super) const DEFAULT_CONNECTIONS: usize = 5;
 
 /// The highest number of connections of a pool.
 pub const MAX_CONNECTIONS: usize = 100;
 
 /// How long a connection stays open without a statement, if the manifest has no time.
-pub const DEFAULT_IDLE: Duration = Duration::from_mins(1);
+pub(super) const DEFAULT_IDLE: Duration = Duration::from_mins(1);
 
 /// A database. Equal ones share connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
