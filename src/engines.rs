@@ -14,7 +14,7 @@ pub(crate) mod endpoints;
 pub(crate) mod error;
 pub mod events;
 pub(crate) mod health;
-pub mod hooks;
+pub(crate) mod hooks;
 pub(crate) mod indexing;
 pub mod leading;
 pub mod metrics;

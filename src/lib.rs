@@ -15,7 +15,7 @@ pub mod handling;
 pub mod manifest;
 pub mod object;
 pub mod outside;
-pub mod packaging;
+mod packaging;
 pub mod persistence;
 pub mod reactor;
 pub mod scenario;

@@ -12,7 +12,7 @@ pub(crate) mod webhooks;
 mod workload;
 mod yaml;
 
-pub use files::FileTree;
-pub use form::{Form, MARK, arrange, stream};
-pub use grace::grace;
-pub use package::{Files, MountedSecret, Package, RELEASE_NAMESPACE};
+pub(crate) use files::FileTree;
+pub(crate) use form::{Form, MARK, arrange, stream};
+pub(crate) use grace::grace;
+pub(crate) use package::{Files, MountedSecret, Package, RELEASE_NAMESPACE};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-pub use answerer::{Answerer, AnswererParts, HookRevision, Pending, other_methods, starting, unknown};
-pub use service::{Service, query_of};
+pub(crate) use answerer::{Answerer, AnswererParts, HookRevision, Pending, other_methods, starting, unknown};
+pub(crate) use service::{Service, query_of};
 
 use crate::handling::hook::Selected;
 

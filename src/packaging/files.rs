@@ -14,7 +14,7 @@ const MAX_KEY: usize = 253;
 
 /// Files below a common folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FileTree {
+pub(crate) struct FileTree {
     /// The files by their paths below the folder.
     pub files: BTreeMap<String, PackagedFile>,
     /// The manifests, or folders with manifests, below the folder; `.` is the folder itself.
@@ -23,7 +23,7 @@ pub struct FileTree {
 
 /// A file in a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackagedFile {
+pub(crate) struct PackagedFile {
     /// Its key.
     pub key: String,
     /// Its text.
@@ -32,7 +32,7 @@ pub struct PackagedFile {
 
 /// The reason why files cannot be packaged.
 #[derive(Debug, thiserror::Error)]
-pub enum FilesError {
+pub(crate) enum FilesError {
     /// A file cannot be read.
     #[error("cannot read {0}")]
     Read(String, #[source] std::io::Error),
@@ -54,7 +54,7 @@ impl FileTree {
     ///
     /// # Errors
     /// If a file cannot be read, or they are too large together.
-    pub fn read(operators: &[Operator], manifests: &[PathBuf]) -> Result<Self, FilesError> {
+    pub(crate) fn read(operators: &[Operator], manifests: &[PathBuf]) -> Result<Self, FilesError> {
         let Paths { files, manifests } = Paths::of(operators, manifests)?;
         let mut tree = Self { manifests, ..Self::default() };
         for (path, file) in files {
@@ -70,12 +70,12 @@ impl FileTree {
     ///
     /// # Errors
     /// If a path is no text.
-    pub fn manifests_of(operators: &[Operator], manifests: &[PathBuf]) -> Result<Vec<String>, FilesError> {
+    pub(crate) fn manifests_of(operators: &[Operator], manifests: &[PathBuf]) -> Result<Vec<String>, FilesError> {
         Ok(Paths::of(operators, manifests)?.manifests)
     }
 
     /// Tells whether the folder has only files whose names are their keys, so that a mounted ConfigMap needs no list of them.
-    pub fn is_flat(&self) -> bool {
+    pub(crate) fn is_flat(&self) -> bool {
         self.files.iter().all(|(path, file)| *path == file.key)
     }
 

@@ -13,14 +13,14 @@ use super::yaml::{Reader, document, template};
 use crate::manifest::rights::roles::{self, Account};
 
 /// The file that lists the files of a package, so that the next one can replace them.
-pub const MARK: &str = ".kopfd-package";
+pub(crate) const MARK: &str = ".kopfd-package";
 
 /// The definitions of peerings.
 const PEERINGS: &str = include_str!("../../manifests/peering/kopf.dev.yaml");
 
 /// The form of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// Documents for `kubectl apply`.
     Plain,
     /// A base for kustomize.
@@ -40,7 +40,7 @@ struct Part {
 }
 
 /// Returns the files of a form, by their paths.
-pub fn arrange(package: &Package, form: Form) -> BTreeMap<String, String> {
+pub(crate) fn arrange(package: &Package, form: Form) -> BTreeMap<String, String> {
     let mut files = match form {
         Form::Plain => plain(package),
         Form::Kustomize => kustomize(package),
@@ -55,7 +55,7 @@ pub fn arrange(package: &Package, form: Form) -> BTreeMap<String, String> {
 }
 
 /// Returns all objects in one stream, in the order in which they are needed.
-pub fn stream(package: &Package) -> String {
+pub(crate) fn stream(package: &Package) -> String {
     let definitions = definitions(package).into_values();
     let parts = parts(package, &Choices::fixed(package), Reader::Parser).into_iter().map(|part| part.text);
     joined(definitions.chain(parts))

@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_secs(15);
 const WITHOUT_LIMIT: Duration = Duration::from_hours(1);
 
 /// Returns the grace period of the pods of operators.
-pub fn grace(operators: &[Operator]) -> Duration {
+pub(crate) fn grace(operators: &[Operator]) -> Duration {
     operators.iter().map(of_operator).max().unwrap_or_default().max(LEAST)
 }
 

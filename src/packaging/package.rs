@@ -13,7 +13,7 @@ use super::webhooks::WebhookService;
 pub(super) const DIRECTORY: &str = "/operator";
 
 /// The namespace of a Helm release, in templates.
-pub const RELEASE_NAMESPACE: &str = "{{ .Release.Namespace }}";
+pub(crate) const RELEASE_NAMESPACE: &str = "{{ .Release.Namespace }}";
 
 /// The port of probes and metrics.
 pub(super) const HTTP_PORT: u16 = 8080;
@@ -23,7 +23,7 @@ pub(super) const DRAIN_SECONDS: u64 = 5;
 
 /// The operators of a package, and the way they run in the cluster.
 #[derive(Debug, Clone)]
-pub struct Package {
+pub(crate) struct Package {
     /// The name of the service account, of the Deployment, and of what belongs to it.
     pub name: String,
     /// The namespace of the operator; in a chart it may be `RELEASE_NAMESPACE`.
@@ -66,7 +66,7 @@ pub struct Package {
 
 /// The source of the operator's files in a container.
 #[derive(Debug, Clone)]
-pub enum Files {
+pub(crate) enum Files {
     /// From a ConfigMap.
     Mounted(FileTree),
     /// From its image.
@@ -78,7 +78,7 @@ pub enum Files {
 
 /// A Secret that is mounted as a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountedSecret {
+pub(crate) struct MountedSecret {
     /// The name of the volume.
     pub volume: &'static str,
     /// The name of the Secret.

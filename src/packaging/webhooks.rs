@@ -5,7 +5,7 @@ use crate::manifest::admission::{AdmissionServer, ServerKind};
 
 /// A Service through which the API server reaches webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WebhookService {
+pub(crate) struct WebhookService {
     /// Its name.
     pub name: String,
     /// Its port.

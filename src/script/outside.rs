@@ -10,7 +10,7 @@ mod http;
 pub(crate) mod measures;
 pub(crate) mod pods;
 pub mod programs;
-pub mod sql;
+pub(crate) mod sql;
 mod tokens;
 
 use std::sync::Arc;

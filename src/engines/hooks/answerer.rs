@@ -348,17 +348,17 @@ pub(super) fn refused(status: u16, text: &str) -> HookAnswer {
 }
 
 /// Returns the answer to a request whose hook may be that of an operator that has not started yet.
-pub fn starting() -> HookAnswer {
+pub(crate) fn starting() -> HookAnswer {
     unavailable("the operator is starting\n").0
 }
 
 /// Returns the answer to a request that no hook is for.
-pub fn unknown() -> HookAnswer {
+pub(crate) fn unknown() -> HookAnswer {
     refused(404, "there is no hook at this path\n")
 }
 
 /// Returns the answer to a request with another method than those of the hooks at its path.
-pub fn other_methods(methods: &[String]) -> HookAnswer {
+pub(crate) fn other_methods(methods: &[String]) -> HookAnswer {
     let mut answer = refused(405, "the method is not allowed\n");
     answer.headers.insert("allow".to_owned(), methods.join(", "));
     answer

@@ -28,7 +28,7 @@ pub(super) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// Answers a listener's requests to hooks. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Service {
+pub(crate) struct Service {
     hooks: Hooks,
     /// The prefix of the paths, without a slash at its end.
     prefix: Arc<str>,
@@ -38,7 +38,7 @@ pub struct Service {
 
 impl Service {
     /// Returns the service of hooks below a path.
-    pub fn new(hooks: Hooks, prefix: &str) -> Self {
+    pub(crate) fn new(hooks: Hooks, prefix: &str) -> Self {
         Self { hooks, prefix: prefix.into(), bytes: Arc::new(Semaphore::new(MAX_BYTES_IN_FLIGHT)) }
     }
 
@@ -46,7 +46,7 @@ impl Service {
     ///
     /// # Errors
     /// The request.
-    pub async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
+    pub(crate) async fn respond(&self, request: Request<Incoming>) -> Result<Answer, Request<Incoming>> {
         let Some(path) = request.uri().path().strip_prefix(&*self.prefix).map(str::to_owned) else { return Err(request) };
         let (answer, hook) = match self.hooks.find(request.method().as_str(), &path) {
             Found::Unknown => return Err(request),
@@ -62,7 +62,7 @@ impl Service {
     }
 
     /// Answers a request that no hook is for.
-    pub fn not_found() -> Answer {
+    pub(crate) fn not_found() -> Answer {
         written(&unknown())
     }
 
@@ -103,7 +103,7 @@ fn names_of(certificate: PeerCertificate) -> Vec<String> {
 }
 
 /// Returns the decoded parameters of a query.
-pub fn query_of(query: &str) -> BTreeMap<String, String> {
+pub(crate) fn query_of(query: &str) -> BTreeMap<String, String> {
     let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(key, value)| (decoded(key), decoded(value))).collect()

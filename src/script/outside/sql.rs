@@ -13,11 +13,13 @@ use futures::future::BoxFuture;
 
 use crate::object::SecretKey;
 
-pub use database::{Authorities, Database, DatabasePlace, Driver, Hidden, MAX_CONNECTIONS, MAX_ROWS, Password, Server, SqlLimits, Tls};
-pub use error::{SqlError, SqlProblem};
-pub use place::{PlaceProblem, ServerAddress, host as host_of};
-pub use quote::{ident, literal};
-pub use statement::{Reply, SqlValue, Statement};
+pub(crate) use database::{
+    Authorities, Database, DatabasePlace, Driver, Hidden, MAX_CONNECTIONS, MAX_ROWS, Password, Server, SqlLimits, Tls,
+};
+pub(crate) use error::{SqlError, SqlProblem};
+pub(crate) use place::{PlaceProblem, ServerAddress, host as host_of};
+pub(crate) use quote::{ident, literal};
+pub(crate) use statement::{Reply, SqlValue, Statement};
 
 /// Sends the statements of the `sql::` functions. The caller has checked that the manifest allows the database.
 pub trait Databases: Send + Sync {

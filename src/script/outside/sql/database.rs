@@ -10,7 +10,7 @@ use crate::script::outside::Grants;
 pub(super) const DEFAULT_ROWS: usize = 10_000;
 
 /// The highest limit of rows: a list of scripts has no more items.
-pub const MAX_ROWS: usize = 100_000;
+pub(crate) const MAX_ROWS: usize = 100_000;
 
 /// The time limit of a statement, if the manifest has none.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const DEFAULT_CONNECTIONS: usize = 5;
 
 /// The highest number of connections of a pool.
-pub const MAX_CONNECTIONS: usize = 100;
+pub(crate) const MAX_CONNECTIONS: usize = 100;
 
 /// How long a connection stays open without a statement, if the manifest has no time.
 pub(super) const DEFAULT_IDLE: Duration = Duration::from_mins(1);

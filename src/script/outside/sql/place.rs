@@ -7,7 +7,7 @@ use super::database::Driver;
 
 /// The parts of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerAddress {
+pub(crate) struct ServerAddress {
     /// The host, in small letters; an IPv6 address is without brackets.
     pub host: String,
     /// The port.
@@ -20,7 +20,7 @@ pub struct ServerAddress {
 
 /// The reason why an address is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceProblem {
+pub(crate) enum PlaceProblem {
     /// It is no address, or not one of a database.
     #[error("it is no address of a database")]
     Unreadable,
@@ -46,7 +46,7 @@ impl ServerAddress {
     ///
     /// # Errors
     /// The reason why it is invalid.
-    pub fn parse(driver: Driver, text: &str) -> Result<Self, PlaceProblem> {
+    pub(crate) fn parse(driver: Driver, text: &str) -> Result<Self, PlaceProblem> {
         let url = Url::parse(text).map_err(|_| PlaceProblem::Unreadable)?;
         if Driver::of(url.scheme()) != Some(driver) {
             return Err(PlaceProblem::Scheme);
@@ -73,13 +73,13 @@ impl ServerAddress {
     }
 
     /// Returns a host as it is written before a port.
-    pub fn url_host(host: &str) -> String {
+    pub(crate) fn url_host(host: &str) -> String {
         if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
     }
 }
 
 /// Returns a host in its one spelling: small letters, no brackets, network addresses in their usual form. `None` if it is invalid.
-pub fn host(text: &str) -> Option<String> {
+pub(crate) fn host(text: &str) -> Option<String> {
     let text = text.trim_end_matches('.');
     let parsed = Host::parse(text).or_else(|_| Host::parse(&format!("[{text}]"))).ok()?;
     Some(match parsed {

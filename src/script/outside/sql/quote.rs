@@ -4,7 +4,7 @@ use super::database::Driver;
 
 /// The reason why a text cannot be quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum QuoteProblem {
+pub(crate) enum QuoteProblem {
     /// A name is empty.
     #[error("a name is empty")]
     Empty,
@@ -20,7 +20,7 @@ pub enum QuoteProblem {
 ///
 /// # Errors
 /// If it cannot be a name.
-pub fn ident(driver: Driver, name: &str) -> Result<String, QuoteProblem> {
+pub(crate) fn ident(driver: Driver, name: &str) -> Result<String, QuoteProblem> {
     if name.is_empty() {
         return Err(QuoteProblem::Empty);
     }
@@ -39,7 +39,7 @@ pub fn ident(driver: Driver, name: &str) -> Result<String, QuoteProblem> {
 ///
 /// # Errors
 /// If it cannot be a constant.
-pub fn literal(driver: Driver, text: &str) -> Result<String, QuoteProblem> {
+pub(crate) fn literal(driver: Driver, text: &str) -> Result<String, QuoteProblem> {
     if text.contains('\0') {
         return Err(QuoteProblem::Zero);
     }
