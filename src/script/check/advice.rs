@@ -64,8 +64,7 @@ pub(super) fn check_paths(code: &Code, has_value: bool, report: &mut Report) {
             let spot = spot_of(step.position, name.chars().count());
             let message = format!("`{name}` fails where there is nothing before it");
             let hint = format!("write `{shown}`, which is `()` then");
-            let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-            report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+            report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
         }
     }
 }
@@ -75,8 +74,7 @@ pub(super) fn check_code(code: &Code, catalogue: &Catalogue, report: &mut Report
     for unit in code.units.iter().filter(|unit| !unit.is_closure() && catalogue.is_host(&unit.name, unit.params.len())) {
         let Some(&(spot, _)) = code.source.function(&unit.name, unit.params.len()) else { continue };
         let message = format!("`{}` hides a function of kopfd with the same name", unit.name);
-        let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-        report.add(Problem { length: spot.length, hint: Some("choose another name".to_owned()), ..problem });
+        report.add(code.source.problem(Severity::Warning, spot, message, Some("choose another name".to_owned())));
     }
     loops::check(code, report);
     for usage in std::iter::once(&code.top).chain(&code.units).flat_map(|unit| &unit.uses) {
@@ -160,8 +158,7 @@ pub(super) fn check_values(code: &Code, is_expression: bool, report: &mut Report
             if let Some((_, _, instead)) = found.filter(|_| is_used && code.functions(name).next().is_none()) {
                 let message = format!("`{name}` changes its value in place and returns `()`, which is used here");
                 let spot = spot_of(usage.position, name.chars().count());
-                let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("{instead} returns it")), ..problem });
+                report.add(code.source.problem(Severity::Warning, spot, message, Some(format!("{instead} returns it"))));
             }
             if let What::Method { name, arguments, .. } = &usage.what {
                 check_start(code, name, arguments, usage, report);
@@ -178,7 +175,6 @@ fn check_start(code: &Code, name: &str, arguments: &[Argument], usage: &Use, rep
     }
     let message = format!("`{name}` without a start begins with `()`: a text gets nothing from it, and a sum fails");
     let spot = spot_of(usage.position, name.chars().count());
-    let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
     let hint = format!("pass a start, as in `list.{name}(|all, x| …, \"\")`, or write `join`, or `sum`");
-    report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+    report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
 }

@@ -182,8 +182,7 @@ impl<'a> Walk<'a> {
             _ => (format!("`{shown}` is not available in {}", code_context.title()), Some(code_context.advice())),
         };
         let spot = spot_of(usage.position, shown.rsplit("::").next().unwrap_or(shown).chars().count());
-        let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-        self.report.add(Problem { length: spot.length, hint: hint.map(str::to_owned), ..problem });
+        self.report.add(code.source.problem(Severity::Error, spot, message, hint.map(str::to_owned)));
     }
 
     fn judge_chain(&mut self, code: &Code, kind: &str, root: &str, steps: &[Step], code_context: CodeContext) {
@@ -252,14 +251,13 @@ impl<'a> Walk<'a> {
         };
         if let Some((message, hint)) = found {
             let spot = spot_of(usage.position, root.chars().count());
-            let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-            self.report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+            self.report.add(code.source.problem(Severity::Error, spot, message, Some(hint)));
         }
     }
 
     fn error(&mut self, code: &Code, step: &Step, name: &str, message: String, hint: Option<String>) {
         let spot = spot_of(step.position, name.chars().count());
-        self.report.add(Problem { length: spot.length, hint, ..Problem::at(Severity::Error, code.source.place(spot), message) });
+        self.report.add(code.source.problem(Severity::Error, spot, message, hint));
     }
 
     fn follow(&mut self, code: &Code, unit: &Unit, usage: &Use, code_context: CodeContext, types: &Types) {
@@ -355,8 +353,7 @@ pub(super) fn check_parameter(
     let list = format!("there are {}", all().collect::<Vec<_>>().join(", "));
     let hint = hint.map_or_else(|| list.clone(), |hint| format!("{hint} {list}"));
     let message = format!("`{name}` is no argument of {}", title(kind));
-    let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-    report.add(Problem { length: spot.length, hint: Some(hint), binding, ..problem });
+    report.add(Problem { binding, ..code.source.problem(Severity::Error, spot, message, Some(hint)) });
 }
 
 fn title(kind: BindingKind) -> &'static str {

@@ -18,7 +18,7 @@ use crate::object::Selector;
 use crate::object::quantity::Quantity;
 use crate::script::functions::{moments, patterns, templates as template_function};
 use crate::script::interface::declaration::Declaration;
-use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interface::problem::Severity;
 use crate::script::outside::is_allowed;
 use crate::script::sources::template_files::{Rendered, used_by};
 
@@ -179,6 +179,5 @@ fn wrong_kind(text: &str) -> Option<Wrong> {
 fn report_finding(code: &Code, usage: &Use, position: Position, text: &str, (message, hint): Wrong, report: &mut Report) {
     let position = if position.is_none() { usage.position } else { position };
     let spot = spot_of(position, text.chars().count() + 2);
-    let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-    report.add(Problem { length: spot.length, hint, ..problem });
+    report.add(code.source.problem(Severity::Error, spot, message, hint));
 }

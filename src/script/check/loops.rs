@@ -5,7 +5,7 @@ use rhai::{ASTNode, BinaryExpr, Expr, OpAssignment, Stmt};
 use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
-use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interface::problem::Severity;
 use crate::script::sources::chain::{Link, flatten};
 
 /// Methods that change their value in place. Others may read the variable.
@@ -33,8 +33,7 @@ fn warn(code: &Code, name: &str, position: rhai::Position, report: &mut Report) 
     let spot = spot_of(position, name.chars().count());
     let message = format!("`{name}` is a copy of the item, which is changed here and never read: the list stays as it is");
     let hint = format!("write `for ({name}, i) in list {{ list[i].… = …; }}`, or `list.map(|{name}| {{ {name}.… = …; {name} }})`");
-    let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-    report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+    report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
 }
 
 /// Returns the position of the first change of a variable, if the statements change a part of it and never read it.

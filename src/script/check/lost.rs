@@ -8,7 +8,7 @@ use super::facts::{Argument, Unit, Use, ValueUse, What};
 use super::program::Code;
 use super::report::Report;
 use super::source::spot_of;
-use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interface::problem::Severity;
 
 /// Functions that return changed copies, and change nothing in place.
 const RETURNING: &[&str] = &["adopt", "label", "append_owner", "remove_owner", "harmonize_naming", "adjust_namespace"];
@@ -41,8 +41,7 @@ pub(super) fn check(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mu
             if code.functions(&name).next().is_none() {
                 let spot = spot_of(position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and `{variable}`, which holds it, is never read");
-                let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("write `throw {name}(…);`")), ..problem });
+                report.add(code.source.problem(Severity::Warning, spot, message, Some(format!("write `throw {name}(…);`"))));
             }
         }
         for usage in &unit.uses {
@@ -53,14 +52,12 @@ pub(super) fn check(code: &Code, is_handler: impl Fn(&Unit) -> bool, report: &mu
             if namespace.is_empty() && is_unthrown && !is_own && ERRORS.contains(&name.as_str()) {
                 let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("`{name}` only makes an error, and nothing throws it");
-                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("write `throw {name}(…);`")), ..problem });
+                report.add(code.source.problem(Severity::Error, spot, message, Some(format!("write `throw {name}(…);`"))));
             }
             if namespace.is_empty() && is_lost && !is_own && RETURNING.contains(&name.as_str()) {
                 let spot = spot_of(usage.position, name.chars().count());
                 let message = format!("the result of `{name}` is not used: it returns the changed objects and changes nothing in place");
-                let problem = Problem::at(Severity::Error, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(format!("write `let o = {name}(o);`")), ..problem });
+                report.add(code.source.problem(Severity::Error, spot, message, Some(format!("write `let o = {name}(o);`"))));
             }
         }
     }

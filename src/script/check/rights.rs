@@ -19,8 +19,7 @@ pub(super) fn check_imports<'a>(codes: impl Iterator<Item = &'a Code>, declarati
                 let spot = spot_of(usage.position, "import".len());
                 let message = "the imported file is computed, so that its requests to the cluster are not seen, and refused".to_owned();
                 let hint = "import it by a plain text, or declare its requests in the manifest under `allow.k8s`".to_owned();
-                let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-                report.add(Problem { length: spot.length, hint: Some(hint), ..problem });
+                report.add(code.source.problem(Severity::Warning, spot, message, Some(hint)));
             }
         }
     }

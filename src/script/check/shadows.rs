@@ -9,7 +9,7 @@ use super::catalogue::Catalogue;
 use super::facts::{To, Unit, What};
 use super::program::Code;
 use super::report::Report;
-use crate::script::interface::problem::{Problem, Severity};
+use crate::script::interface::problem::Severity;
 
 /// Warns about functions with the name and the number of arguments of a method that the file calls. A function that uses `this` is meant as a
 /// method.
@@ -24,8 +24,7 @@ pub(super) fn check(code: &Code, catalogue: &Catalogue, report: &mut Report) {
         }
         let Some(&(spot, _)) = code.source.function(name, count) else { continue };
         let message = format!("`{name}` is also called where this file calls the method `{name}` of a value, as in `value.{name}(…)`");
-        let problem = Problem::at(Severity::Warning, code.source.place(spot), message);
-        report.add(Problem { length: spot.length, hint: Some("choose another name".to_owned()), ..problem });
+        report.add(code.source.problem(Severity::Warning, spot, message, Some("choose another name".to_owned())));
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::kit::source::{SourcePosition, SourceSpan};
+use crate::script::interface::problem::{Problem, Severity};
 use crate::script::sources::files::{self, Unreadable};
 use crate::script::sources::modules;
 
@@ -48,6 +49,11 @@ impl Source {
             line: self.origin.line.max(1) + spot.line - 1,
             column: self.origin.column.max(1) + spot.column - 1,
         }
+    }
+
+    /// Returns the problem of a spot in the code.
+    pub(super) fn problem(&self, severity: Severity, spot: SourceSpan, message: String, hint: Option<String>) -> Problem {
+        Problem { length: spot.length, hint, ..Problem::at(severity, self.place(spot), message) }
     }
 
     /// Returns the spots of a function's name and of its parameters.
