@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod clock;
+pub mod counted;
 pub mod duration;
 pub mod errors;
 pub mod hexadecimal;
@@ -16,6 +17,7 @@ pub mod visible;
 
 pub use backoff::Backoff;
 pub use clock::Clock;
+pub use counted::counted;
 pub use hexadecimal::hexadecimal;
 pub use stop::Stop;
 pub use surplus::surplus;

@@ -12,8 +12,8 @@ use clap::{Args, ValueEnum};
 use crate::manifest::{self, Loaded, Operator, Severity};
 
 use super::manifests::Manifests;
-use super::output::counted;
 use super::{diagnostics, exit_code};
+use crate::kit::counted;
 
 /// Options of the command.
 #[derive(Debug, Args)]

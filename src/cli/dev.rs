@@ -24,7 +24,7 @@ use crate::cluster::config;
 use crate::engines::peering::ProcessPeering;
 use crate::engines::{Endpoints, EventStream, hooks};
 use crate::kit::errors::chain;
-use crate::kit::{Clock, Stop, Tasks, duration, surplus};
+use crate::kit::{Clock, Stop, Tasks, counted, duration, surplus};
 use crate::manifest::Operator;
 use crate::persistence::Keys;
 use crate::reactor::operator::{Access, ExitTimeouts, ServerChoice, Shared};
@@ -39,7 +39,7 @@ use super::exit_code::{FAILURE, INTERRUPTED, SUCCESS, TERMINATED, USAGE_ERROR};
 use super::files::Files;
 use super::fleet::{Fleet, Step, Trigger};
 use super::manifests::{Manifests, Target, load};
-use super::output::{counted, enumerated, print_error, print_error_with_hint};
+use super::output::{enumerated, print_error, print_error_with_hint};
 use super::runtime::start_development_threads;
 use objects::AppliedObjects;
 

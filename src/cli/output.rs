@@ -31,11 +31,6 @@ fn printable(text: &str) -> String {
     }
 }
 
-/// Returns a number with its noun in singular or plural.
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Joins items as prose: `a`, `a and b`, `a, b and c`.
 pub(super) fn enumerated(items: &[String]) -> String {
     match items {

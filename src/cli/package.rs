@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use clap::Args;
 
 use crate::handling::rights::rights;
-use crate::kit::errors;
+use crate::kit::{counted, errors};
 use crate::manifest::Operator;
 use crate::manifest::operator::Moment;
 use crate::manifest::rights::PeeringUse;
@@ -18,7 +18,7 @@ use crate::reactor::Scope;
 
 use super::exit_code::{FAILURE, SUCCESS, USAGE_ERROR};
 use super::manifests::{Manifests, Target, load};
-use super::output::{counted, print_error, print_error_with_hint, print_warning, quoted};
+use super::output::{print_error, print_error_with_hint, print_warning, quoted};
 use super::rbac::{self, Asked};
 use super::run;
 

@@ -24,7 +24,8 @@ use crate::scenario::{self, Outcome, Scenario};
 
 use super::diagnostics;
 use super::exit_code::{FAILURE, SUCCESS};
-use super::output::{counted, print_error};
+use super::output::print_error;
+use crate::kit::counted;
 
 use report::Report;
 

@@ -10,7 +10,7 @@ use crate::cluster::{Client, Error};
 use crate::engines::peering;
 use crate::engines::uninstall::{Held, OwnObject, Stopped, Uninstaller, is_pod_of};
 use crate::handling::peering::{replicas_identity, replicas_name};
-use crate::kit::{Clock, duration};
+use crate::kit::{Clock, counted, duration};
 use crate::manifest::{Operator, known_kinds, settings};
 use crate::object::namespace::Pattern;
 use crate::object::{Resource, Selector};
@@ -22,7 +22,7 @@ use super::cluster_options::ClusterOptions;
 use super::diagnostics;
 use super::exit_code::{FAILURE, SUCCESS, USAGE_ERROR};
 use super::manifests::Manifests;
-use super::output::{counted, print_error, print_error_with_hint};
+use super::output::{print_error, print_error_with_hint};
 use super::run;
 use super::runtime::EngineRuntime;
 

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::output::{counted, enumerated};
+use crate::cli::output::enumerated;
 use crate::engines::status::{
     HandlerStatus, KindStatus, LeadingStatus, OperatorStatus, ProcessStatus, RolledBack, SideStatus, TrialStatus, WatchCounts,
 };
+use crate::kit::counted;
 
 /// Returns the state of a process as text.
 pub(super) fn of(status: &ProcessStatus, at: &str) -> String {

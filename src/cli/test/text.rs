@@ -4,14 +4,13 @@ use std::fmt::Write as _;
 
 use clap::builder::styling::{AnsiColor, Style};
 
-use crate::kit::{surplus, visible};
+use crate::kit::{counted, surplus, visible};
 use crate::manifest::tree::SourceSpan;
 use crate::manifest::{Diagnostic, Severity};
 use crate::scenario::{Difference, Outcome, Problem, Scenario};
 
 use super::report::{FailedSeeds, Report, rerun_command};
 use crate::cli::diagnostics;
-use crate::cli::output::counted;
 
 /// Styles of results, which the stream strips where there are no colours.
 const PASSED: Style = AnsiColor::Green.on_default().bold();

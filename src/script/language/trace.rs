@@ -9,6 +9,7 @@ use rhai::{EvalAltResult, Position};
 
 use super::convert;
 use super::receivers;
+use crate::kit::counted;
 use crate::kit::source::SourcePosition;
 use crate::script::limits::Limit;
 use crate::script::runtime::budget::{Ending, Overrun};
@@ -213,10 +214,6 @@ fn too_large(what: &str) -> Overrun {
     let limit = limits.iter().find(|(word, _)| what.contains(word)).map_or(Limit::Memory, |(_, limit)| *limit);
     let what = what.replace("string", "the text").replace("array/blob", "the list").replace("object map", "the map");
     Overrun::of(limit, &format!("{what} is too large"))
-}
-
-fn counted(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn no_function(signature: &str) -> String {
