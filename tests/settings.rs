@@ -92,7 +92,7 @@ fn every_environment_variable_has_a_test_that_sets_it() {
     let mut variables = BTreeSet::new();
     add_variables(&Cli::command(), &mut variables);
     let of_options = variables.len();
-    // Those that are not of one option.
+    // Variables that belong to no single option.
     let read = regex::Regex::new(r#""(KOPFD_[A-Z_]+)""#).expect("the pattern is valid");
     for text in sources("src/cli") {
         let (product, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));

@@ -98,7 +98,7 @@ impl Default for TrialLimits {
 pub struct SideCounts {
     /// Ended calls of functions for objects, and cycles that failed outside of them.
     pub calls: u64,
-    /// Those that have failed. A temporary error asks for another call, and does not count.
+    /// The number of failed calls. A temporary error asks for another call, and does not count.
     pub errors: u64,
     /// Changes of objects that were sent after calls.
     pub writes: u64,

@@ -33,7 +33,7 @@ const EVENTS: usize = 1_000;
 /// The length of log lines.
 const LINE: usize = 20_000;
 
-/// A stream whose reader takes nothing until it is told so.
+/// A stream that blocks its writer until it is released.
 struct Held {
     released: mpsc::Receiver<()>,
     is_blocked: bool,
@@ -95,7 +95,7 @@ fn the_engine_waits_for_no_reader_of_its_log_and_for_no_event_to_be_posted() {
     let writer = Writer::start(held, None, |dropped| format!("{dropped} lines are lost\n")).expect("a thread");
     let log = writer.clone();
     let _guard = telemetry::listen(Level::DEBUG, Clock::system(), move |line| log.write(&format!("{:<LINE$}\n", line.message)));
-    // The queue is full, and nobody takes from it.
+    // The queue is full, and has no reader.
     let (poster, _queue) = posting::queue(Posting { enabled: true, loggers: true, level: 0, ..Posting::default() });
     for _ in 0..EVENTS {
         let text = |text: &str| text.to_owned();

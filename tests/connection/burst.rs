@@ -38,7 +38,7 @@ const CONNECTIONS: usize = 2 * IN_FLIGHT;
 /// A server whose watch sends events of all objects at once.
 #[derive(Clone, Default)]
 struct Server {
-    /// The number of all connections, also of those that are closed.
+    /// The number of all connections, including closed ones.
     opened: Arc<AtomicUsize>,
     /// The number of those of watches.
     opened_for_watches: Arc<AtomicUsize>,

@@ -289,7 +289,7 @@ fn wrong_number<'a>(name: &str, arities: &BTreeSet<usize>, given: usize, functio
     (format!("`{name}` takes {known} {noun}, {given} given"), Some(hint))
 }
 
-/// Returns how a number of arguments becomes one of those that are taken.
+/// Returns the hint on the arguments to add or to leave out, given the accepted numbers of arguments.
 fn way_to(arities: &BTreeSet<usize>, given: usize) -> String {
     let fewer = arities.range(..given).next_back();
     match (fewer, arities.range(given..).next()) {

@@ -104,7 +104,7 @@ fn of_number(function: &str, what: &str, value: &Dynamic) -> Result<f64, Thrown>
     number.map_err(|_| wrong(function, format!("{what} must be a number, not {}", shown(value))))
 }
 
-/// Returns the labels; those that are `()` are left out, as an empty label equals a missing one.
+/// Returns the labels, without values `()`: an empty label equals a missing one.
 fn read_labels(function: &str, labels: &Dynamic) -> Result<BTreeMap<String, String>, Thrown> {
     let entries = match json(function, labels)? {
         Value::Null => return Ok(BTreeMap::new()),
