@@ -81,8 +81,6 @@ pub(crate) const APISERVER: Package = Package {
         ("http_body_util", &["admin_client", "admission", "server", "test_server"]),
         ("hyper", &["server", "test_server"]),
         ("hyper_rustls", &["admission"]),
-        // The reason is in its manifest.
-        ("json_patch", &[]),
         ("hyper_util", &["admission"]),
         ("redb", &["storage"]),
         ("regex", &["cel", "go", "kinds", "schema"]),
