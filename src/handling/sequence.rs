@@ -1,7 +1,7 @@
-//! The order of a cycle: decides the next step.
+//! The order in which an event is handled: decides the next step.
 //!
-//! Before the cycle, the object is indexed: all handlers may read the indexes. That is no step of the cycle, since objects are also indexed when
-//! there is none: while they are slowed down after errors, and by replicas that do not lead.
+//! The first steps prepare the cycle, and the others make it up. Objects are also indexed where no cycle follows: while they are slowed down
+//! after errors, and by replicas that do not lead.
 //!
 //! The reactor carries out the steps; `select` and `plan` decide about their handlers.
 
@@ -9,9 +9,15 @@ use std::time::Duration;
 
 use super::cause::Reason;
 
-/// The steps of a cycle, in their order. Steps that do not apply are skipped.
+/// The steps of an event, in their order. Steps that do not apply are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
+    /// Call the index functions: all other handlers may read the indexes.
+    Index,
+    /// Do nothing else with the event, since this replica does not lead.
+    StandBy,
+    /// Wait until the indexes of all kinds are filled.
+    Readiness,
     /// Read the state stored on the object, and detect the cause.
     Detect,
     /// Call the handlers of raw events. Nothing waits for them.
@@ -38,7 +44,10 @@ pub(crate) enum Step {
     End,
 }
 
-const ORDER: [Step; 11] = [
+const ORDER: [Step; 14] = [
+    Step::Index,
+    Step::StandBy,
+    Step::Readiness,
     Step::Detect,
     Step::Watch,
     Step::Background,
@@ -86,11 +95,17 @@ impl OwnPatch {
     }
 }
 
-/// The state of a cycle.
+/// The state of an event that is being handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Situation {
     /// The step that was carried out last.
     pub done: Option<Step>,
+    /// The object is not indexed yet in this state, and its kind has indexes.
+    pub is_unindexed: bool,
+    /// This replica does not lead.
+    pub stands_by: bool,
+    /// The indexes of the operator are not filled yet.
+    pub awaits_indexes: bool,
     /// Which handlers the kind has.
     pub handlers: Presence,
     /// The object is deleted: nothing can be written to it.
@@ -126,6 +141,9 @@ impl Situation {
 
     fn applies(&self, step: Step) -> bool {
         match step {
+            Step::Index => self.is_unindexed,
+            Step::StandBy => self.stands_by,
+            Step::Readiness => self.awaits_indexes,
             Step::Detect => self.handlers.changing || self.handlers.spawning,
             Step::Watch => self.handlers.watching,
             Step::Background => self.handlers.spawning,
@@ -150,6 +168,9 @@ impl Situation {
 
 /// Returns the step that comes next.
 pub(crate) fn next(situation: &Situation) -> Step {
+    if situation.done == Some(Step::StandBy) {
+        return Step::End;
+    }
     let left = ORDER.into_iter().filter(|step| situation.done.is_none_or(|done| *step > done));
     left.into_iter().find(|step| situation.applies(*step)).unwrap_or(Step::End)
 }
@@ -157,7 +178,9 @@ pub(crate) fn next(situation: &Situation) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Step::{Background, Changes, Concern, Consistency, Detect, End, Finalizer, Patch, Release, Sleep, Touch, Watch};
+    use Step::{
+        Background, Changes, Concern, Consistency, Detect, End, Finalizer, Index, Patch, Readiness, Release, Sleep, StandBy, Touch, Watch,
+    };
 
     const CHANGING: Presence = Presence { watching: false, spawning: false, changing: true };
 
@@ -183,9 +206,18 @@ mod tests {
         let gone = Situation { cause: Some(Reason::Gone), is_gone: true, is_held: true, ..created() };
         let awaited = Situation { own_patch: OwnPatch::Awaited, ..created() };
         let (sleepy, patched) = (Some(Duration::from_secs(5)), true);
-        let table: [(&str, Situation, &[Step]); 20] = [
+        let unindexed = Situation { is_unindexed: true, ..created() };
+        let table: [(&str, Situation, &[Step]); 24] = [
             ("no handlers at all", Situation::default(), &[Finalizer, End]),
             ("a creation", created(), &[Detect, Concern, Finalizer, Changes, End]),
+            ("an indexed kind", unindexed, &[Index, Detect, Concern, Finalizer, Changes, End]),
+            ("an indexed kind of a replica that does not lead", Situation { stands_by: true, ..unindexed }, &[Index, StandBy, End]),
+            ("a replica that does not lead", Situation { stands_by: true, awaits_indexes: true, ..created() }, &[StandBy, End]),
+            (
+                "indexes that are being filled",
+                Situation { awaits_indexes: true, ..unindexed },
+                &[Index, Readiness, Detect, Concern, Finalizer, Changes, End],
+            ),
             ("all handlers", Situation { handlers: all, ..created() }, &[Detect, Watch, Background, Concern, Finalizer, Changes, End]),
             (
                 "only raw events",

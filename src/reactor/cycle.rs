@@ -227,7 +227,8 @@ impl<W: Effects> Cycle<'_, W> {
     fn situation(&self, state: &State) -> Situation {
         let finalizer = &self.served.storages.finalizer;
         Situation {
-            done: state.done,
+            // The worker has carried out the steps before the cycle.
+            done: state.done.or(Some(Step::Readiness)),
             handlers: Presence {
                 // Nothing has happened to a revisited object.
                 watching: !self.served.handlers.watching.is_empty() && self.event_kind != EventKind::Revisited,
@@ -242,6 +243,7 @@ impl<W: Effects> Cycle<'_, W> {
             has_patch: !state.patch.is_empty(),
             delay: state.delay(),
             has_slept: state.has_slept,
+            ..Situation::default()
         }
     }
 
@@ -258,7 +260,7 @@ impl<W: Effects> Cycle<'_, W> {
             Step::Patch => self.send_changes(state).await,
             Step::Sleep => Ok(State { has_slept: self.sleep(state.delay().unwrap_or_default()).await, ..state }),
             Step::Touch => self.touch(state).await,
-            Step::End => Ok(state),
+            Step::Index | Step::StandBy | Step::Readiness | Step::End => Ok(state),
         }
     }
 

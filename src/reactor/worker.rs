@@ -11,6 +11,7 @@ use crate::cluster::{self, Unconfirmed};
 use crate::handling::breaker::{Breaker, Report, Trigger};
 use crate::handling::message::seconds;
 use crate::handling::progress::time_between;
+use crate::handling::sequence::{Situation, Step, next};
 use crate::handling::{Message, Moment};
 use crate::kit::errors::chain;
 use crate::kit::{Stop, tasks};
@@ -31,6 +32,7 @@ use crate::engines::error::Error;
 use crate::engines::events::EngineEvent;
 use crate::engines::leading::Lead;
 use crate::engines::patching;
+use crate::engines::readiness::Readiness;
 
 /// The minimum pause of an object after a panic, even if the settings have no delays after errors.
 const MIN_PAUSE_AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -165,12 +167,17 @@ impl<W: Effects> Worker<W> {
 
     /// Waits until the indexes of the operator are filled. Returns false if the mailbox is closed before, or the operator is paused.
     pub async fn await_readiness(&self) -> bool {
-        let Some(readiness) = self.serving.indexing().effects.readiness().filter(|readiness| !readiness.is_ready()) else { return true };
+        let Some(readiness) = self.pending_indexes() else { return true };
         tokio::select! {
             biased;
             () = readiness.ready() => true,
             () = self.mailbox.rest(Duration::MAX) => false,
         }
+    }
+
+    /// Returns the readiness of the indexes of the operator, unless they are filled.
+    fn pending_indexes(&self) -> Option<&Arc<Readiness>> {
+        self.serving.indexing().effects.readiness().filter(|readiness| !readiness.is_ready())
     }
 
     fn is_of_indexed_kind(&self) -> bool {
@@ -258,15 +265,7 @@ impl<W: Effects> Worker<W> {
         let now = self.serving.effects.clock().now();
         let (event_kind, consistency_in) = (event.event_kind, self.expected.until.map(|until| until.duration_since(now)));
         self.serving.effects.events().emit(&EngineEvent::ObjectSeen { body: &body, event_kind, consistency_in });
-        let indexed = if is_indexed { Ok(()) } else { self.index(&event, &body, &noticed).await };
-        event.unblock();
-        if let Err(error) = indexed {
-            return self.fail_indexing(&body, error).await;
-        }
-        if !self.lead.holds(event.term) {
-            return self.stand_by(&event);
-        }
-        if !self.await_readiness().await {
+        if !self.prepare(&event, &body, &noticed, is_indexed).await {
             return;
         }
         let Some((version, echo)) = self.process_in_term(&event, body, &noticed).await else { return };
@@ -279,6 +278,45 @@ impl<W: Effects> Worker<W> {
             }
             let until = Moment::after(self.serving.effects.clock().now(), self.serving.settings.consistency_timeout).at;
             self.expected = Expected { version: Some(version), until: Some(until), echo: echo.map(|echo| (event.raw, echo)) };
+        }
+    }
+
+    /// Carries out the steps before the cycle. Returns whether there is one.
+    async fn prepare(&mut self, event: &Event, body: &Body, noticed: &Noticed, is_indexed: bool) -> bool {
+        let mut done = None;
+        loop {
+            let situation = Situation {
+                done,
+                is_unindexed: !is_indexed,
+                stands_by: !self.lead.holds(event.term),
+                awaits_indexes: self.pending_indexes().is_some(),
+                ..Situation::default()
+            };
+            let step = next(&situation);
+            if step > Step::Index {
+                event.unblock();
+            }
+            match step {
+                Step::Index => {
+                    if let Err(error) = self.index(event, body, noticed).await {
+                        event.unblock();
+                        self.fail_indexing(body, error).await;
+                        return false;
+                    }
+                }
+                Step::StandBy => {
+                    self.stand_by(event);
+                    return false;
+                }
+                Step::Readiness => {
+                    if !self.await_readiness().await {
+                        return false;
+                    }
+                }
+                // The others are those of the cycle.
+                _ => return true,
+            }
+            done = Some(step);
         }
     }
 
