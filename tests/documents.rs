@@ -155,7 +155,7 @@ fn mistakes(example: &Example) -> Vec<String> {
         }
     }
     let loaded = manifest::load(&[path]);
-    found.extend(loaded.diagnostics.iter().map(|one| format!("{}:{}: {}", one.file.display(), one.line, one.message)));
+    found.extend(loaded.diagnostics.iter().map(|one| format!("{}:{}: {}", one.place.file.display(), one.place.line, one.message)));
     found
 }
 

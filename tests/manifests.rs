@@ -79,7 +79,7 @@ fn unsupported_parts_are_refused_at_their_positions() {
     let (operator, _) = load("everything");
     let refused: Vec<String> = operator.refuse_unsupported().iter().filter(|one| one.is_error()).map(|one| one.message.clone()).collect();
     assert_eq!(refused, ["reconciliations are not supported by this version"]);
-    assert!(operator.refuse_unsupported().iter().all(|one| one.line > 0 && one.path.is_some()));
+    assert!(operator.refuse_unsupported().iter().all(|one| one.place.line > 0 && one.path.is_some()));
 }
 
 #[test]

@@ -209,8 +209,8 @@ fn a_computed_kind_that_is_not_declared_is_an_error_with_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let loaded = written(folder.path(), &handler("event"), "fn f(spec) {\n    k8s::get(spec.kind, \"a\");\n}\n");
     let [found] = &loaded.diagnostics[..] else { panic!("{:?}", loaded.diagnostics) };
-    assert!(found.is_error() && found.file.ends_with("main.rhai"), "{found:?}");
-    assert_eq!((found.line, found.column, found.length), (2, 10, 3));
+    assert!(found.is_error() && found.place.file.ends_with("main.rhai"), "{found:?}");
+    assert_eq!((found.place.line, found.place.column, found.length), (2, 10, 3));
     assert!(found.hint.as_deref().unwrap_or_default().contains("allow: {k8s: [{verbs: [get]"), "{found:?}");
     let declared = format!("  allow: {{k8s: [{{verbs: [list], resources: [secrets]}}]}}\n{}", handler("event"));
     assert!(written(folder.path(), &declared, "fn f(spec) { k8s::get(spec.kind, \"a\"); }").has_errors());
@@ -224,7 +224,10 @@ fn a_kind_without_a_known_plural_name_is_reported_with_its_position() {
     assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
     let found = needs(&loaded.operators[0], &known_kinds::of(&loaded.operators), &Circumstances::default());
     let [unresolved] = &found.unresolved[..] else { panic!("{:?}", found.unresolved) };
-    assert!(unresolved.message.contains("`example.com/v1/Widget`") && (unresolved.line, unresolved.column) == (1, 15), "{unresolved:?}");
+    assert!(
+        unresolved.message.contains("`example.com/v1/Widget`") && (unresolved.place.line, unresolved.place.column) == (1, 15),
+        "{unresolved:?}"
+    );
 }
 
 #[test]

@@ -60,9 +60,9 @@ fn one_to_json(diagnostic: &Diagnostic) -> Value {
     json!({
         "severity": diagnostic.severity.word(),
         "message": credentials::hidden(&diagnostic.message),
-        "file": diagnostic.file.display().to_string(),
-        "line": diagnostic.line,
-        "column": diagnostic.column,
+        "file": diagnostic.place.file.display().to_string(),
+        "line": diagnostic.place.line,
+        "column": diagnostic.place.column,
         "length": diagnostic.length,
         "path": diagnostic.path,
         "hint": diagnostic.hint.as_deref().map(credentials::hidden),
@@ -78,11 +78,11 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
     };
     let mut group = level.primary_title(printable(&diagnostic.message)).element(Origin::path(location(diagnostic)));
     if let Some(snippet) = &diagnostic.snippet {
-        let start = diagnostic.column.saturating_sub(1 + snippet.skipped);
+        let start = diagnostic.place.column.saturating_sub(1 + snippet.skipped);
         let (text, marked) = visible_snippet(&source_line(diagnostic, snippet), start, diagnostic.length);
         let annotation = AnnotationKind::Primary.span(marked);
         // The snippet has no location of its own: the one above it includes the YAML path.
-        group = group.element(Snippet::source(text).line_start(diagnostic.line).annotation(annotation));
+        group = group.element(Snippet::source(text).line_start(diagnostic.place.line).annotation(annotation));
     }
     if let Some(hint) = &diagnostic.hint {
         group = group.element(Level::HELP.with_name("hint").message(printable(hint)));
@@ -92,9 +92,9 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
 
 /// Returns the location: `operator.yaml:14:7  spec.resources[0].handlers[2].retries`.
 fn location(diagnostic: &Diagnostic) -> String {
-    let mut location = diagnostic.file.display().to_string();
-    if diagnostic.line > 0 {
-        let _ = write!(location, ":{}:{}", diagnostic.line, diagnostic.column);
+    let mut location = diagnostic.place.file.display().to_string();
+    if diagnostic.place.line > 0 {
+        let _ = write!(location, ":{}:{}", diagnostic.place.line, diagnostic.place.column);
     }
     if let Some(path) = &diagnostic.path {
         location.push_str("  ");
@@ -136,7 +136,7 @@ fn source_line<'a>(diagnostic: &Diagnostic, snippet: &'a manifest::Snippet) -> C
 
 /// Tells whether a diagnostic may show secret settings: those of servers of webhooks, or a manifest that is not YAML.
 fn shows_settings(diagnostic: &Diagnostic) -> bool {
-    let is_manifest = diagnostic.file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let is_manifest = diagnostic.place.file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
     is_manifest && diagnostic.path.as_ref().is_none_or(|path| path.starts_with("spec.settings"))
 }
 
@@ -169,6 +169,8 @@ fn printable(text: &str) -> String {
 mod tests {
     use std::path::PathBuf;
 
+    use crate::kit::source::SourcePosition;
+
     use super::*;
 
     fn diagnostic(file: &str, path: Option<&str>, line: &str, column: usize) -> Diagnostic {
@@ -176,9 +178,7 @@ mod tests {
         Diagnostic {
             severity: Severity::Error,
             message: text("unknown field `a\u{1b}[2J\n\u{9b}1m`"),
-            file: PathBuf::from(file),
-            line: 1,
-            column,
+            place: SourcePosition { file: PathBuf::from(file), line: 1, column },
             length: 3,
             path: path.map(text),
             hint: Some(text("write \u{202e}x")),

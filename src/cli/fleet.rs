@@ -9,6 +9,7 @@ use tracing::{error, info};
 
 use crate::engines::health::ReadinessGate;
 use crate::kit::errors::chain;
+use crate::kit::source::SourcePosition;
 use crate::kit::{Ended, Stop, Tasks, tasks};
 use crate::manifest::{Diagnostic, Operator};
 use crate::reactor::operator::{self, Access, ServeError, Shared};
@@ -394,10 +395,7 @@ fn log_errors(lines: impl Iterator<Item = String>) {
 
 /// Returns a diagnostic in one line.
 fn described(diagnostic: &Diagnostic) -> String {
-    let Diagnostic { file, line, column, message, hint, .. } = diagnostic;
-    let hint = hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    let place = if *line == 0 { file.display().to_string() } else { format!("{}:{line}:{column}", file.display()) };
-    format!("{place}: {message}{hint}")
+    one_line(&diagnostic.place, &diagnostic.message, diagnostic.hint.as_deref())
 }
 
 /// Logs the end of an operator. Returns why it has failed, if it has.
@@ -426,6 +424,10 @@ fn log_end(ended: &Ended<Result<(), ServeError>>) -> Option<String> {
 }
 
 fn script_problem(problem: &Problem) -> String {
-    let hint = problem.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    format!("{}:{}:{}: {}{hint}", problem.file.display(), problem.line, problem.column, problem.message)
+    one_line(&problem.place, &problem.message, problem.hint.as_deref())
+}
+
+fn one_line(place: &SourcePosition, message: &str, hint: Option<&str>) -> String {
+    let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    format!("{place}: {message}{hint}")
 }

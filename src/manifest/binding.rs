@@ -135,7 +135,7 @@ impl OperatorBuilder<'_> {
         let ((code, place), (id, spot, path)) = (found?, id?);
         let function = match &code {
             Code::Function { file, name } => format!("{}:{name}", file.display()),
-            Code::Inline { place, .. } => format!("{}:{}:{}", place.file.display(), place.line, place.column),
+            Code::Inline { place, .. } => place.to_string(),
         };
         let is_lost = *request.script == Script::Lost;
         let target =

@@ -11,7 +11,7 @@ use crate::object::Selector;
 use crate::script::{BindingKind, Limits};
 
 use super::budgets::Budgets;
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::Severity;
 use super::operator::{NamedKind, Operator, Unsupported};
 use super::reader::{Fields, Item, Reader};
 use super::suggest::nearest;
@@ -103,38 +103,20 @@ impl<'r> OperatorBuilder<'r> {
 
     /// Returns a position in the manifest for messages about scripts.
     pub(super) fn place(&self, spot: SourceSpan) -> SourcePosition {
-        SourcePosition { file: self.reader.source.name.clone(), line: spot.line, column: spot.column }
+        spot.in_file(&self.reader.source.name)
     }
 
     /// Records the position of a kind.
     pub(super) fn name_kind(&mut self, selector: &Selector, item: &Item<'_>) {
-        let (source, spot) = (&self.reader.source, item.spot());
-        let place = Diagnostic {
-            line: spot.line,
-            column: spot.column,
-            length: spot.length,
-            path: Some(item.path.clone()),
-            snippet: source.snippet(spot.line, spot.column),
-            ..Diagnostic::of_file(Severity::Warning, &source.name, "", None)
-        };
+        let place = self.reader.source.diagnostic(Severity::Warning, item.spot(), "", None).at_path(&item.path);
         let text = item.node.text().map_or_else(|| selector.to_string(), str::to_owned);
         self.operator.kinds.push(NamedKind { selector: selector.clone(), text, place });
     }
 
     /// Records a part that this version cannot run.
     pub(super) fn unsupported(&mut self, severity: Severity, item: &Item<'_>, what: &'static str) {
-        let source = &self.reader.source;
-        let place = Diagnostic {
-            severity,
-            message: String::new(),
-            file: source.name.clone(),
-            line: item.key.line,
-            column: item.key.column,
-            length: item.key.length,
-            path: Some(item.path.clone()),
-            hint: Some("leave it out, or use a version that supports it".to_owned()),
-            snippet: source.snippet(item.key.line, item.key.column),
-        };
+        let hint = Some("leave it out, or use a version that supports it".to_owned());
+        let place = self.reader.source.diagnostic(severity, item.key, "", hint).at_path(&item.path);
         self.operator.unsupported.push(Unsupported { what, place });
     }
 

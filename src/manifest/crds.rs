@@ -14,7 +14,7 @@ pub(super) fn read(reader: &Reader, item: &Item<'_>) -> Option<(PathBuf, Arc<str
     let path = directory_of(&reader.source.name).join(&text);
     let source = match Source::read(&path) {
         Ok(source) => source,
-        Err(diagnostic) if diagnostic.line == 0 => {
+        Err(diagnostic) if diagnostic.place.line == 0 => {
             let why = diagnostic.message.trim_start_matches("cannot read the file: ").to_owned();
             reader.error_with(item, format!("cannot read `{text}`: {why}"), format!("it is looked for at {}", plain(&path).display()));
             return None;

@@ -24,8 +24,7 @@ pub(crate) fn check(operators: &[Operator]) -> Vec<Diagnostic> {
 
 fn check_pair(first: &Operator, second: &Operator, known: &[Resource]) -> Vec<Diagnostic> {
     let diagnostic = |message: String, hint: &str| Diagnostic {
-        line: second.place.line,
-        column: second.place.column,
+        place: second.place.clone(),
         length: second.name.len(),
         path: Some("metadata.name".to_owned()),
         snippet: second.snippet.clone(),

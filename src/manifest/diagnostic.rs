@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::kit::source::SourcePosition;
+pub use crate::script::interface::problem::Severity;
+
 /// One problem or remark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -9,12 +12,8 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The message: a fragment without a full stop.
     pub message: String,
-    /// The file, as named by the user.
-    pub file: PathBuf,
-    /// The line, from 1; zero for the whole file.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
+    /// The position. Its line is zero for the whole file.
+    pub place: SourcePosition,
     /// The number of marked characters.
     pub length: usize,
     /// The path in the YAML, such as `spec.resources[0].handlers[2].retries`.
@@ -23,28 +22,6 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The line of the file; only its part around the column if it is very long.
     pub snippet: Option<Snippet>,
-}
-
-/// The severity of a diagnostic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The operator cannot run.
-    Error,
-    /// The operator can run, but probably not as intended.
-    Warning,
-    /// The text may have another meaning than intended.
-    Hint,
-}
-
-impl Severity {
-    /// Returns the name of the severity.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Hint => "hint",
-        }
-    }
 }
 
 /// A line of a file, or a part of a very long one.
@@ -71,7 +48,14 @@ impl Snippet {
 impl Diagnostic {
     /// Returns a diagnostic about a file as a whole.
     pub fn of_file(severity: Severity, file: impl Into<PathBuf>, message: impl Into<String>, hint: Option<String>) -> Self {
-        Self { severity, message: message.into(), file: file.into(), line: 0, column: 0, length: 0, path: None, hint, snippet: None }
+        let place = SourcePosition { file: file.into(), ..SourcePosition::default() };
+        Self { severity, message: message.into(), place, length: 0, path: None, hint, snippet: None }
+    }
+
+    /// Returns it with the path in the YAML.
+    #[must_use]
+    pub fn at_path(self, path: &str) -> Self {
+        Self { path: (!path.is_empty()).then(|| path.to_owned()), ..self }
     }
 
     /// Tells whether it prevents the operator from running.

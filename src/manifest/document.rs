@@ -9,7 +9,7 @@ use crate::object::Selector;
 
 use super::binding::Ids;
 use super::builder::{Block, OperatorBuilder, POLICY, Script, plain};
-use super::diagnostic::{Diagnostic, Severity};
+use super::diagnostic::Severity;
 use super::hook_server::HookServer;
 use super::reader::{Fields, Item, Reader};
 use super::source::{directory_of, reason};
@@ -73,7 +73,7 @@ impl OperatorBuilder<'_> {
         self.operator.declaration.operator.clone_from(&name);
         self.operator.name = name;
         self.operator.place = self.place(item.spot());
-        self.operator.snippet = reader.source.snippet(item.spot().line, item.spot().column);
+        self.operator.snippet = reader.source.snippet(item.spot());
     }
 
     fn spec(&mut self, item: &Item<'_>) {
@@ -179,16 +179,9 @@ impl OperatorBuilder<'_> {
             return;
         }
         let Some((spot, path)) = self.webhooks_at.clone() else { return };
-        let source = &self.reader.source;
         let hint = "add `settings: {admission: {server: {kind: autoServer}}}` to `spec`: the API server must reach them";
-        self.operator.missing_server = Some(Diagnostic {
-            line: spot.line,
-            column: spot.column,
-            length: spot.length,
-            path: Some(path),
-            snippet: source.snippet(spot.line, spot.column),
-            ..Diagnostic::of_file(Severity::Error, &source.name, "the webhooks have no server", Some(hint.to_owned()))
-        });
+        let missing = self.reader.source.diagnostic(Severity::Error, spot, "the webhooks have no server", Some(hint.to_owned()));
+        self.operator.missing_server = Some(missing.at_path(&path));
     }
 
     /// Only a listener that asks for certificates receives them. A startup activity may set one.

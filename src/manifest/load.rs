@@ -62,8 +62,8 @@ fn nothing_found(path: &Path) -> Diagnostic {
         };
         return Diagnostic::of_file(Severity::Error, path, message, Some(hint));
     }
-    let snippet = Source::read(path).ok().and_then(|source| source.snippet(1, 1));
-    Diagnostic { line: 1, column: 1, length: 1, snippet, ..Diagnostic::of_file(Severity::Error, path, "no operator found", Some(hint)) }
+    let source = Source::read(path).unwrap_or_else(|_| Source::new(path, ""));
+    source.diagnostic(Severity::Error, SourceSpan { line: 1, column: 1, length: 1 }, "no operator found", Some(hint))
 }
 
 /// Returns the first of some names, and how many more there are.
@@ -133,7 +133,7 @@ fn read_source(source: Source, found: Found, loaded: &mut Loaded) {
         }
     }
     let mut diagnostics = reader.finish();
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.place.line, diagnostic.place.column));
     diagnostics.extend(in_scripts);
     // Two operators may share a script.
     diagnostics.retain(|one| !loaded.diagnostics.contains(one));

@@ -278,7 +278,7 @@ spec:
         assert_eq!(&*operator.program().unwrap().templates["t.yaml"], "a: 2");
         write("b.rhai", "fn f( {}");
         let problems = text_of_b().unwrap_err();
-        assert!(problems.iter().any(|problem| problem.file.ends_with("b.rhai")), "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.place.file.ends_with("b.rhai")), "{problems:?}");
         std::fs::remove_file(folder.path().join("b.rhai")).unwrap();
         assert!(text_of_b().is_err(), "the import is missing");
         write("b.rhai", "fn f() {}");

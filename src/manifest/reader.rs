@@ -106,7 +106,7 @@ impl Reader {
     pub fn finish(self) -> Vec<Diagnostic> {
         let mut seen = HashSet::new();
         let mut found = self.found.into_inner();
-        found.retain(|one| seen.insert((one.line, one.column, one.message.clone())));
+        found.retain(|one| seen.insert((one.place.clone(), one.message.clone())));
         found
     }
 
@@ -126,17 +126,7 @@ impl Reader {
         if self.is_full() {
             return;
         }
-        self.found.borrow_mut().push(Diagnostic {
-            severity,
-            message,
-            file: self.source.name.clone(),
-            line: spot.line,
-            column: spot.column,
-            length: spot.length,
-            path: (!path.is_empty()).then(|| path.to_owned()),
-            hint,
-            snippet: self.source.snippet(spot.line, spot.column),
-        });
+        self.found.borrow_mut().push(self.source.diagnostic(severity, spot, message, hint).at_path(path));
     }
 
     fn is_full(&self) -> bool {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::handling::hook::auth::Check;
 use crate::handling::rights::{EVERY, Need, Purpose, Reach};
 use crate::handling::{Handler, On};
+use crate::kit::source::SourcePosition;
 use crate::object::selector::Criterion;
 use crate::object::{Resource, Selector};
 use crate::persistence::schedule::config_map;
@@ -360,7 +361,7 @@ impl Collector<'_> {
     }
 
     fn unresolved(&mut self, text: &str, place: Diagnostic) {
-        if self.told.insert(format!("{text} {}:{}", place.line, place.column)) {
+        if self.told.insert(format!("{text} {}:{}", place.place.line, place.place.column)) {
             let message = format!("the plural name of `{text}` is unknown, so that no rule can be made for it");
             let hint = "add its definition to `crds`, or name it as `plural.group`";
             self.found.unresolved.push(Diagnostic { severity: Severity::Error, message, hint: Some(hint.to_owned()), ..place });
@@ -377,8 +378,8 @@ fn assumed(group: &str, plural: &str) -> Named {
 }
 
 fn rule_place(rule: &AllowedRule, operator: &Operator) -> Diagnostic {
-    let place = Diagnostic::of_file(Severity::Error, &operator.file, "", None);
-    Diagnostic { line: rule.place.line, column: rule.place.column, length: 1, ..place }
+    let place = SourcePosition { file: operator.file.clone(), ..rule.place };
+    Diagnostic { place, length: 1, ..Diagnostic::of_file(Severity::Error, &operator.file, "", None) }
 }
 
 impl Operator {

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::kit::source::{SourcePosition, SourceSpan};
 use crate::object::Selector;
 use crate::script::host::load::{self, Checked};
 use crate::script::interface::access::{self, Access};
-use crate::script::interface::problem::{self, Problem};
+use crate::script::interface::problem::Problem;
 
 use super::builder::{OperatorBuilder, plain};
 use super::diagnostic::{Diagnostic, Severity};
@@ -33,13 +34,11 @@ pub(super) fn check(builder: &mut OperatorBuilder<'_>, root: &Node) -> Vec<Diagn
     builder.operator.scripts = is_whole.then_some(scripts);
     builder.operator.files.extend(files);
     for problem in problems {
-        let severity = severity_of(problem.severity);
-        if problem.file == *manifest {
-            let spot = super::tree::SourceSpan { line: problem.line, column: problem.column, length: problem.length };
-            let path = path_at(root, problem.line, problem.column);
-            builder.reader.report(severity, spot, &path, problem.message, problem.hint);
+        if problem.place.file == *manifest {
+            let spot = problem.place.span(problem.length);
+            builder.reader.report(problem.severity, spot, &path_at(root, spot), problem.message, problem.hint);
         } else {
-            found.push(texts.diagnostic(problem, severity));
+            found.push(texts.diagnostic(problem));
         }
     }
     found
@@ -62,18 +61,9 @@ pub(crate) fn requested_kinds(operator: &Operator) -> Vec<NamedKind> {
 
 /// Returns the position of a request of a script, as a diagnostic without a message.
 pub(super) fn place_of(access: &Access) -> Diagnostic {
-    let place = &access.place;
-    let snippet = Source::read(&place.file).ok().and_then(|source| source.snippet(place.line, place.column));
-    let diagnostic = Diagnostic::of_file(Severity::Error, shown(&place.file), "", None);
-    Diagnostic { line: place.line, column: place.column, length: access.length, snippet, ..diagnostic }
-}
-
-fn severity_of(severity: problem::Severity) -> Severity {
-    match severity {
-        problem::Severity::Error => Severity::Error,
-        problem::Severity::Warning => Severity::Warning,
-        problem::Severity::Hint => Severity::Hint,
-    }
+    let (place, length) = (shown(&access.place), access.length);
+    let snippet = Source::read(&access.place.file).ok().and_then(|source| source.snippet(place.span(length)));
+    Diagnostic { severity: Severity::Error, message: String::new(), place, length, path: None, hint: None, snippet }
 }
 
 /// The scripts read for snippets.
@@ -81,32 +71,23 @@ fn severity_of(severity: problem::Severity) -> Severity {
 struct Texts(HashMap<PathBuf, Option<Source>>);
 
 impl Texts {
-    fn diagnostic(&mut self, problem: Problem, severity: Severity) -> Diagnostic {
-        let source = self.0.entry(problem.file.clone()).or_insert_with_key(|file| Source::read(file).ok());
-        let snippet = source.as_ref().and_then(|source| source.snippet(problem.line, problem.column));
-        Diagnostic {
-            severity,
-            message: problem.message,
-            file: shown(&problem.file),
-            line: problem.line,
-            column: problem.column,
-            length: problem.length,
-            path: None,
-            hint: problem.hint,
-            snippet,
-        }
+    fn diagnostic(&mut self, problem: Problem) -> Diagnostic {
+        let Problem { severity, message, place, length, hint, .. } = problem;
+        let source = self.0.entry(place.file.clone()).or_insert_with_key(|file| Source::read(file).ok());
+        let snippet = source.as_ref().and_then(|source| source.snippet(place.span(length)));
+        Diagnostic { severity, message, place: shown(&place), length, path: None, hint, snippet }
     }
 }
 
-fn shown(file: &Path) -> PathBuf {
-    plain(file).to_owned()
+fn shown(place: &SourcePosition) -> SourcePosition {
+    SourcePosition { file: plain(&place.file).to_owned(), ..*place }
 }
 
 /// Returns the path of the value at a position, or of the text that contains it.
-fn path_at(root: &Node, line: usize, column: usize) -> String {
+fn path_at(root: &Node, spot: SourceSpan) -> String {
     let mut best = String::new();
     walk(root, &mut String::new(), &mut |node, path| {
-        if (node.spot.line, node.spot.column) <= (line, column) {
+        if (node.spot.line, node.spot.column) <= (spot.line, spot.column) {
             best.clear();
             best.push_str(path);
         }

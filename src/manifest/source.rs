@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::kit::source::SourceSpan;
+
 use super::diagnostic::{Diagnostic, Severity, Snippet};
 
 /// The largest accepted file. The API server accepts no object above 1.5 MiB, so this is enough for several of the largest.
@@ -45,10 +47,9 @@ impl Source {
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
                 let line = valid.matches('\n').count() + 1;
                 let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-                let mut diagnostic = *fail("the file is not valid UTF-8".to_owned(), Some("save it in the encoding UTF-8"));
-                (diagnostic.line, diagnostic.column, diagnostic.length) = (line, column, 1);
-                diagnostic.snippet = Self::new(path, &String::from_utf8_lossy(error.as_bytes())).snippet(line, column);
-                Err(Box::new(diagnostic))
+                let readable = Self::new(path, &String::from_utf8_lossy(error.as_bytes()));
+                let (message, hint) = ("the file is not valid UTF-8", Some("save it in the encoding UTF-8".to_owned()));
+                Err(Box::new(readable.diagnostic(Severity::Error, SourceSpan { line, column, length: 1 }, message, hint)))
             }
         }
     }
@@ -60,9 +61,15 @@ impl Source {
         Some(self.text[start..end].trim_end_matches(['\n', '\r']))
     }
 
-    /// Returns the snippet for a position.
-    pub fn snippet(&self, line: usize, column: usize) -> Option<Snippet> {
-        self.line(line).map(|text| Snippet::of(text, column))
+    /// Returns the snippet for a spot.
+    pub fn snippet(&self, spot: SourceSpan) -> Option<Snippet> {
+        self.line(spot.line).map(|text| Snippet::of(text, spot.column))
+    }
+
+    /// Returns a diagnostic about a spot.
+    pub fn diagnostic(&self, severity: Severity, spot: SourceSpan, message: impl Into<String>, hint: Option<String>) -> Diagnostic {
+        let (message, place, snippet) = (message.into(), spot.in_file(&self.name), self.snippet(spot));
+        Diagnostic { severity, message, place, length: spot.length, path: None, hint, snippet }
     }
 }
 

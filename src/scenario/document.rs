@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::manifest::reader::{Fields, Item, Reader};
 use crate::manifest::source::reason;
-use crate::manifest::tree::{Node, SourceSpan};
+use crate::manifest::tree::Node;
 use crate::manifest::{self, Diagnostic, Operator, Severity};
 use crate::object::namespace;
 
@@ -103,8 +103,7 @@ impl ReadContext<'_> {
         let steps = steps.map(|item| steps::read(self, &item)).unwrap_or_default();
         let expressions = Expressions::read(self.expressions.take());
         for problem in expressions.problems() {
-            let spot = SourceSpan { line: problem.line, column: problem.column, length: problem.length };
-            reader.report(Severity::Error, spot, "", problem.message.clone(), problem.hint.clone());
+            reader.report(Severity::Error, problem.place.span(problem.length), "", problem.message.clone(), problem.hint.clone());
         }
         Some(Scenario {
             name: String::new(),

@@ -99,7 +99,7 @@ fn read(source: Source, is_named: bool, found: &mut Found) {
         }
     }
     let mut diagnostics = reader.finish();
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.place.line, diagnostic.place.column));
     // Several scenarios may test the same operator.
     operator_diagnostics.retain(|one| !found.diagnostics.contains(one));
     found.diagnostics.extend(diagnostics);

@@ -70,7 +70,7 @@ pub(super) fn exit_of(ended: Result<Result<(), ServeError>, JoinError>) -> Optio
     Some(match ended {
         Ok(Ok(())) => return None,
         Ok(Err(ServeError::Scripts { operator, problems })) => {
-            let lines = problems.iter().map(|problem| format!("{}:{}: {}", problem.file.display(), problem.line, problem.message));
+            let lines = problems.iter().map(|problem| format!("{}: {}", problem.place, problem.message));
             let lines: Vec<String> = lines.collect();
             Exit::Broken(format!("the scripts of operator {operator} cannot be installed: {}", lines.join("; ")))
         }

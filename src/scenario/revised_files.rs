@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::kit::source::SourcePosition;
 use crate::manifest::paths::{absolute, common_folder, folder_of};
 use crate::manifest::{self, Diagnostic, Operator};
 
@@ -59,7 +60,10 @@ impl RevisedFiles {
         let found: Vec<Diagnostic> = loaded.diagnostics.iter().cloned().chain(unsupported).filter(Diagnostic::is_error).collect();
         match found.first() {
             None => Ok(loaded.operators),
-            Some(first) => Err(format!("{}:{}: {}", self.named(&first.file), first.line, first.message)),
+            Some(first) => Err({
+                let place = SourcePosition { file: self.named(&first.place.file).into(), ..first.place };
+                format!("{place}: {}", first.message)
+            }),
         }
     }
 

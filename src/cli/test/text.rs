@@ -113,17 +113,7 @@ fn render_problem(scenario: &Scenario, problem: &Problem, spot: Option<SourceSpa
 }
 
 fn diagnostic(scenario: &Scenario, spot: SourceSpan, message: String, hint: Option<String>) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        message,
-        file: scenario.file().clone(),
-        line: spot.line,
-        column: spot.column,
-        length: spot.length,
-        path: None,
-        hint,
-        snippet: scenario.source.snippet(spot.line, spot.column),
-    }
+    scenario.source.diagnostic(Severity::Error, spot, message, hint)
 }
 
 fn difference(scenario: &Scenario, difference: &Difference, text: &mut String) {

@@ -1,22 +1,22 @@
 //! The problems found by a check.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
+use crate::kit::source::SourcePosition;
 use crate::script::interface::problem::{Problem, Severity};
 
 /// Problems without duplicates, and with one error for each position. So the more specific checks must run first.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     problems: Vec<Problem>,
-    seen: BTreeSet<(PathBuf, usize, usize, Option<String>)>,
+    seen: BTreeSet<(SourcePosition, Option<String>)>,
 }
 
 impl Report {
     /// Adds a problem, unless it is a duplicate.
     pub(super) fn add(&mut self, problem: Problem) {
         let told = (problem.severity != Severity::Error).then(|| problem.message.clone());
-        if self.seen.insert((problem.file.clone(), problem.line, problem.column, told)) {
+        if self.seen.insert((problem.place.clone(), told)) {
             self.problems.push(problem);
         }
     }

@@ -1,7 +1,6 @@
 //! Tests of the reported problems: scripts and bindings in, lines of problems out.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -59,8 +58,8 @@ impl Case {
         let mut text = String::new();
         for problem in check(&self.declaration) {
             assert!(problem.hint.is_some(), "{}", problem.message);
-            let file = problem.file.strip_prefix(self.folder.path()).unwrap_or(Path::new(&problem.file)).display().to_string();
-            let Problem { severity, line, column, message, hint, .. } = problem;
+            let Problem { severity, place: SourcePosition { file, line, column }, message, hint, .. } = problem;
+            let file = file.strip_prefix(self.folder.path()).unwrap_or(&file).display().to_string();
             let severity = format!("{severity:?}").to_lowercase();
             let hint = hint.map(|hint| format!(" => {hint}")).unwrap_or_default();
             writeln!(text, "{severity} {file}:{line}:{column} {message}{hint}").unwrap();

@@ -1,18 +1,12 @@
 //! Problems of scripts.
 
-use std::path::PathBuf;
-
 use crate::kit::source::SourcePosition;
 
 /// A problem in a script, or in its declaration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The file.
-    pub file: PathBuf,
-    /// The line, from 1.
-    pub line: usize,
-    /// The column, from 1, in characters.
-    pub column: usize,
+    /// The position.
+    pub place: SourcePosition,
     /// The severity.
     pub severity: Severity,
     /// The number of marked characters.
@@ -33,17 +27,28 @@ impl Problem {
 
     /// Returns a problem at a position.
     pub fn at(severity: Severity, place: SourcePosition, message: String) -> Self {
-        Self { severity, file: place.file, line: place.line, column: place.column, length: 1, message, hint: None, binding: None }
+        Self { severity, place, length: 1, message, hint: None, binding: None }
     }
 }
 
 /// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The script cannot run.
+    /// The operator cannot run.
     Error,
-    /// The script can run, but probably not as intended.
+    /// The operator can run, but probably not as intended.
     Warning,
-    /// There is a better way.
+    /// The text may have another meaning than intended, or there is a better way.
     Hint,
+}
+
+impl Severity {
+    /// Returns the name of the severity.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Hint => "hint",
+        }
+    }
 }

@@ -155,7 +155,7 @@ fn shown_place(frame: &Frame, origins: &BTreeMap<String, Origin>) -> String {
     match origins.get(&frame.source) {
         Some(origin) if !frame.position.is_none() => {
             let place = origin.place(frame.position);
-            format!(" ({}:{}:{})", place.file.display(), place.line, place.column)
+            format!(" ({place})")
         }
         Some(origin) => format!(" ({})", origin.file),
         None if frame.source.is_empty() => String::new(),
