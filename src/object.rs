@@ -14,7 +14,7 @@ pub(crate) mod secret;
 pub(crate) mod secret_key;
 pub mod selector;
 
-pub use kopfd_base::{builtin_kinds, equality, quantity, yaml};
+pub use kopfd_base::{builtin_kinds, equality, label_selector, names, quantity, yaml};
 
 pub use body::{Body, EventKind, ObjectKey};
 pub use diff::{Diff, Item, Op, Scope};

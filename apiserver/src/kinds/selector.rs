@@ -1,14 +1,12 @@
 //! Selectors of objects: by labels, and by the fields that a kind allows.
 
-mod labels;
-
 use serde_json::Value;
 
 use crate::http::api_error::ApiError;
 use crate::kinds::kind::Kind;
 use crate::schema::metadata;
 
-pub use labels::LabelSelector;
+pub use kopfd_base::label_selector::LabelSelector;
 
 /// A selector by fields, such as `metadata.name=a,status.phase!=Running`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

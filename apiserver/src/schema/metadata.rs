@@ -1,8 +1,7 @@
 //! The metadata of all objects: its fields, and the allowed names and values.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
+use kopfd_base::names::{is_dns_label, subdomain_mistake};
+pub(crate) use kopfd_base::names::{label_value_mistake, qualified_mistake, qualified_mistakes};
 use serde_json::{Map, Value, json};
 
 use crate::http::api_error::FieldError;
@@ -144,24 +143,18 @@ pub(crate) fn name_mistake(rule: NameRule, name: &str, is_prefix: bool) -> Optio
     match rule {
         NameRule::PathSegment => path_mistake(name, is_prefix),
         NameRule::Label | NameRule::OldLabel if completed.len() > 63 => Some("must be no more than 63 bytes".to_owned()),
-        NameRule::Label if !LABEL.is_match(&completed) => Some(
+        NameRule::Label if !is_dns_label(&completed) => Some(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an \
              alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),
         ),
-        NameRule::OldLabel if !LABEL.is_match(&completed) || !completed.starts_with(|c: char| c.is_ascii_lowercase()) => Some(
+        NameRule::OldLabel if !is_dns_label(&completed) || !completed.starts_with(|c: char| c.is_ascii_lowercase()) => Some(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with \
              an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),
         ),
-        NameRule::Subdomain if completed.len() > 253 => Some("must be no more than 253 bytes".to_owned()),
-        NameRule::Subdomain if !SUBDOMAIN.is_match(&completed) => Some(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an \
-             alphanumeric character (e.g. 'example.com', regex used for validation is \
-             '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-                .to_owned(),
-        ),
-        NameRule::Label | NameRule::OldLabel | NameRule::Subdomain => None,
+        NameRule::Subdomain => subdomain_mistake(&completed),
+        NameRule::Label | NameRule::OldLabel => None,
     }
 }
 
@@ -240,61 +233,6 @@ pub(crate) fn check_finalizers(metadata: &Map<String, Value>, is_custom: bool) -
         causes.push(field_error::invalid("metadata.finalizers", &json!(finalizers), text));
     }
     (causes, warnings)
-}
-
-/// Returns the first error of a qualified name: an optional domain, a slash, and a name.
-pub(crate) fn qualified_mistake(name: &str) -> Option<String> {
-    qualified_mistakes(name).into_iter().next()
-}
-
-/// Returns all errors of a qualified name, as `IsQualifiedName` of apimachinery reports them.
-pub(crate) fn qualified_mistakes(name: &str) -> Vec<String> {
-    const RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character \
-                        (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-                        '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-    let mut mistakes = Vec::new();
-    let name = match name.split('/').collect::<Vec<_>>()[..] {
-        [name] => name,
-        ["", name] => {
-            mistakes.push("prefix part must be non-empty".to_owned());
-            name
-        }
-        [domain, name] => {
-            mistakes.extend(name_mistake(NameRule::Subdomain, domain, false).map(|why| format!("prefix part {why}")));
-            name
-        }
-        _ => return vec![format!("a qualified name {RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")],
-    };
-    if name.is_empty() {
-        mistakes.push("name part must be non-empty".to_owned());
-    } else if name.len() > 63 {
-        mistakes.push("name part must be no more than 63 bytes".to_owned());
-    }
-    if !QUALIFIED.is_match(name) {
-        mistakes.push(format!("name part {RULE}"));
-    }
-    mistakes
-}
-
-/// Returns the error of a label value.
-pub(crate) fn label_value_mistake(value: &str) -> Option<String> {
-    if value.len() > 63 {
-        return Some("must be no more than 63 bytes".to_owned());
-    }
-    (!value.is_empty() && !QUALIFIED.is_match(value)).then(|| {
-        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-         alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
-         '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-            .to_owned()
-    })
-}
-
-static LABEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
-static SUBDOMAIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"));
-static QUALIFIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"));
-
-fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("the pattern is valid")
 }
 
 fn check_labels(metadata: &Map<String, Value>, field_path: &FieldPath<'_>, causes: &mut Vec<FieldError>) {

@@ -44,7 +44,7 @@ impl ObjectFilter {
         for number in ["limit", "timeoutSeconds"] {
             context.query.number(number)?;
         }
-        let labels = context.query.text("labelSelector").map(LabelSelector::parse).transpose()?;
+        let labels = context.query.text("labelSelector").map(LabelSelector::parse).transpose().map_err(ApiError::bad_request)?;
         let fields = context.query.text("fieldSelector").map(|text| FieldSelector::parse(text, &served.kind)).transpose()?;
         Ok(Self { namespace: context.resource_path.namespace.clone(), name: context.resource_path.name.clone(), labels, fields })
     }

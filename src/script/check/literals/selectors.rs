@@ -1,11 +1,10 @@
 //! Selectors by labels, as texts and as maps.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use rhai::Position;
 
 use super::super::facts::Argument;
+use crate::object::label_selector::LabelSelector;
+use crate::object::names::{label_value_mistake, qualified_mistake};
 
 /// A part of a selector that the API server would refuse.
 pub(super) struct WrongLabels {
@@ -35,8 +34,9 @@ fn wrong_selector(selector: &Argument) -> Vec<WrongLabels> {
 }
 
 fn wrong_text(text: &str, position: Position) -> Option<WrongLabels> {
-    let wrong =
-        requirements(text).into_iter().find(|requirement| !REQUIREMENT.is_match(requirement)).filter(|_| !text.trim().is_empty())?;
+    LabelSelector::parse(text).err()?;
+    let is_wrong = |requirement: &&str| requirement.trim().is_empty() || LabelSelector::parse(requirement).is_err();
+    let wrong = requirements(text).into_iter().find(is_wrong).unwrap_or(text);
     let reason =
         if wrong.trim().is_empty() { "a requirement is missing".to_owned() } else { format!("{:?} is no requirement", wrong.trim()) };
     Some(WrongLabels {
@@ -49,12 +49,12 @@ fn wrong_text(text: &str, position: Position) -> Option<WrongLabels> {
 
 fn wrong_label(name: &str, position: Position, value: &Argument) -> Vec<WrongLabels> {
     let mut wrong = Vec::new();
-    if !NAME.is_match(name) {
+    if qualified_mistake(name).is_some() {
         let hint = "a name has letters, digits, `-`, `_` and `.`, up to 63, maybe after a domain and a slash".to_owned();
         wrong.push(WrongLabels { text: name.to_owned(), position, message: format!("{name:?} is no name of a label"), hint });
     }
     if let Argument::Text(text, position) = value
-        && !VALUE.is_match(text)
+        && label_value_mistake(text).is_some()
     {
         let hint = "a value has letters, digits, `-`, `_` and `.`, up to 63, and begins and ends with a letter or a digit".to_owned();
         let message = format!("{text:?} is no value of a label");
@@ -75,23 +75,6 @@ fn requirements(text: &str) -> Vec<&str> {
         c == ',' && !is_inside
     };
     text.split(is_comma).collect()
-}
-
-const PART: &str = "[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
-
-static NAME: LazyLock<Regex> = LazyLock::new(|| regex(&name()));
-static VALUE: LazyLock<Regex> = LazyLock::new(|| regex(&format!("(?:{PART})?")));
-static REQUIREMENT: LazyLock<Regex> = LazyLock::new(|| {
-    let (name, value) = (name(), format!("\\s*(?:{PART})?\\s*"));
-    regex(&format!(r"\s*(?:!\s*{name}|{name}(?:\s*(?:==?|!=){value}|\s+(?:in|notin)\s*\({value}(?:,{value})*\)|\s*[<>]\s*-?[0-9]+)?)\s*"))
-});
-
-fn name() -> String {
-    format!("(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{PART}")
-}
-
-fn regex(pattern: &str) -> Regex {
-    Regex::new(&format!("^(?:{pattern})$")).expect("the pattern is valid")
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::http::api_error::ApiError;
-use crate::schema::metadata;
+use crate::names;
 
 /// A selector by labels. All its requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,10 +30,9 @@ impl LabelSelector {
     /// Returns the selector of a text; the empty text selects everything.
     ///
     /// # Errors
-    /// If the text is invalid.
-    pub fn parse(text: &str) -> Result<Self, ApiError> {
-        let mut parser = Parser { tokens: tokens(text), at: 0 };
-        parser.selector().map_err(ApiError::bad_request)
+    /// If the text is invalid, in the words of the API server.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Parser { tokens: tokens(text), at: 0 }.selector()
     }
 
     /// Returns the selector of a `LabelSelector` object with `matchLabels` and `matchExpressions`; `None` for an unknown operator.
@@ -161,7 +159,7 @@ impl<'a> Parser<'a> {
         if !is_word(key) {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        if let Some(why) = metadata::qualified_mistake(key) {
+        if let Some(why) = names::qualified_mistake(key) {
             return Err(format!("<nil>: Invalid value: \"{key}\": {why}"));
         }
         let condition = match self.peek() {
@@ -190,7 +188,7 @@ impl<'a> Parser<'a> {
             other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         };
         if let Condition::In(values) | Condition::NotIn(values) = &condition
-            && let Some((value, why)) = values.iter().find_map(|value| Some((value, metadata::label_value_mistake(value)?)))
+            && let Some((value, why)) = values.iter().find_map(|value| Some((value, names::label_value_mistake(value)?)))
         {
             return Err(format!("<nil>: Invalid value: \"{value}\": {why}"));
         }
@@ -262,12 +260,10 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_a_bad_request() {
-        let failure = LabelSelector::parse("a b").unwrap_err();
-        assert_eq!(failure.code, 400);
-        assert_eq!(failure.message, "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
-        let failure = LabelSelector::parse("a=b=c").unwrap_err();
-        assert_eq!(failure.message, "found '=', expected: ',' or 'end of string'");
+    fn nonsense_is_refused() {
+        let refused = |text: &str| LabelSelector::parse(text).unwrap_err();
+        assert_eq!(refused("a b"), "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
+        assert_eq!(refused("a=b=c"), "found '=', expected: ',' or 'end of string'");
         for text in ["a=b,", ",a", "a in b", "a in (b", "=b", "a==b c", "n>x", "-a=b", "a=b c", "!a=b", "a=-"] {
             assert!(LabelSelector::parse(text).is_err(), "{text}");
         }
