@@ -12,7 +12,8 @@ use super::support::process::Program;
 use super::support::ratios::{Ratios, count, rounds};
 use super::support::table::{median, megabytes, milliseconds, print, quantile, row, verdict};
 
-/// Objects at a steady pace, for the times of single ones. The slowest hundredth of few would tell more of the machine than of an engine.
+/// Objects at a steady pace, for the times of single ones. The slowest hundredth of few would tell more of the machine
+/// than of an engine.
 const STEADY: usize = 2_000;
 
 /// Turns that an engine takes with them.
@@ -51,8 +52,8 @@ struct Figures {
 #[derive(Debug, Default)]
 struct Found {
     rounds: Vec<Figures>,
-    /// The times of single objects in all rounds.
-    times: Vec<f64>,
+    /// The times of single objects, by their turns in all rounds.
+    turns: Vec<Vec<f64>>,
 }
 
 /// One line of the table: its title, the figure, and the goal, relative to the bare loop or absolute.
@@ -64,27 +65,32 @@ struct Line {
 
 enum Figure {
     /// The median of the rounds.
-    OfRounds(fn(&Figures) -> f64),
-    /// A quantile of the times of single objects.
-    OfTimes(f64),
+    Rounds(fn(&Figures) -> f64),
+    /// The median of the quantile of the turns with single objects: a pause of the server delays all objects of its
+    /// time, and would decide about the last hundredth of all of them.
+    Turns(f64),
 }
 
 impl Figure {
     fn of(&self, found: &Found) -> f64 {
         match self {
-            Self::OfRounds(figure) => median(&found.rounds.iter().map(figure).collect::<Vec<_>>()),
-            Self::OfTimes(part) => quantile(&found.times, *part),
+            Self::Rounds(figure) => median(&found.rounds.iter().map(figure).collect::<Vec<_>>()),
+            Self::Turns(part) => median(&found.turns.iter().map(|times| quantile(times, *part)).collect::<Vec<_>>()),
         }
     }
 
-    /// Returns the ratio of two engines: rounds differ by other load of the machine, engines within a round less so.
+    /// Returns the ratio of two engines: rounds and turns differ by other load of the machine, engines within one of
+    /// them less so.
     fn ratio(&self, found: &Found, bare: &Found) -> f64 {
         match self {
-            Self::OfRounds(figure) => {
+            Self::Rounds(figure) => {
                 let pairs = found.rounds.iter().zip(&bare.rounds);
                 median(&pairs.map(|(figures, bare)| figure(figures) / figure(bare)).collect::<Vec<_>>())
             }
-            Self::OfTimes(_) => self.of(found) / self.of(bare),
+            Self::Turns(part) => {
+                let pairs = found.turns.iter().zip(&bare.turns);
+                median(&pairs.map(|(times, bare)| quantile(times, *part) / quantile(bare, *part)).collect::<Vec<_>>())
+            }
         }
     }
 }
@@ -95,14 +101,26 @@ enum Goal {
 }
 
 const LINES: [Line; 8] = [
-    Line { title: "CPU per object, steady, ms", figure: Figure::OfRounds(|figures| figures.steady_cpu), goal: Goal::OfBare(0.85) },
-    Line { title: "CPU per object, burst, ms", figure: Figure::OfRounds(|figures| figures.burst_cpu), goal: Goal::OfBare(0.85) },
-    Line { title: "creation to status, p50, ms", figure: Figure::OfTimes(0.5), goal: Goal::OfBare(1.0) },
-    Line { title: "creation to status, p99, ms", figure: Figure::OfTimes(0.99), goal: Goal::OfBare(1.0) },
-    Line { title: "1,000 objects done, s", figure: Figure::OfRounds(|figures| figures.burst), goal: Goal::OfBare(1.0) },
-    Line { title: "patches per creation", figure: Figure::OfRounds(|figures| figures.patches), goal: Goal::Plain(2.0) },
-    Line { title: "resident when idle, MB", figure: Figure::OfRounds(|figures| figures.idle), goal: Goal::Plain(15.0) },
-    Line { title: "resident after all objects, MB", figure: Figure::OfRounds(|figures| figures.rested), goal: Goal::Plain(25.0) },
+    Line {
+        title: "CPU per object, steady, ms",
+        figure: Figure::Rounds(|figures| figures.steady_cpu),
+        goal: Goal::OfBare(0.85),
+    },
+    Line {
+        title: "CPU per object, burst, ms",
+        figure: Figure::Rounds(|figures| figures.burst_cpu),
+        goal: Goal::OfBare(0.85),
+    },
+    Line { title: "creation to status, p50, ms", figure: Figure::Turns(0.5), goal: Goal::OfBare(1.0) },
+    Line { title: "creation to status, p99, ms", figure: Figure::Turns(0.99), goal: Goal::OfBare(1.0) },
+    Line { title: "1,000 objects done, s", figure: Figure::Rounds(|figures| figures.burst), goal: Goal::OfBare(1.0) },
+    Line { title: "patches per creation", figure: Figure::Rounds(|figures| figures.patches), goal: Goal::Plain(2.0) },
+    Line { title: "resident when idle, MB", figure: Figure::Rounds(|figures| figures.idle), goal: Goal::Plain(15.0) },
+    Line {
+        title: "resident after all objects, MB",
+        figure: Figure::Rounds(|figures| figures.rested),
+        goal: Goal::Plain(25.0),
+    },
 ];
 
 /// Measures all engines in several rounds, and prints the medians.
@@ -117,11 +135,14 @@ pub(crate) fn measure(cluster: &Cluster, third: Option<Engine>, directory: &Path
         let first = round % engines.len();
         let order = [&engines[first..], &engines[..first]].concat();
         for played in play(cluster, &order, &format!("r{round}"), directory) {
-            let (half, most) = (quantile(&played.times, 0.5), quantile(&played.times, 0.99));
-            println!("round {round}, {}: {:.2?}, p50 {half:.2}, p99 {most:.2}", played.engine.title(), played.figures);
+            let quantiles = |share: f64| {
+                played.turns.iter().map(|times| format!("{:.1}", quantile(times, share))).collect::<Vec<_>>().join(" ")
+            };
+            println!("round {round}, {}: {:.2?}", played.engine.title(), played.figures);
+            println!("    p50 of the turns: {}; p99: {}", quantiles(0.5), quantiles(0.99));
             let index = engines.iter().position(|engine| *engine == played.engine).expect("only these have played");
             found[index].rounds.push(played.figures);
-            found[index].times.extend(played.times);
+            found[index].turns.extend(played.turns);
         }
     }
     println!();
@@ -142,7 +163,12 @@ fn table(engines: &[Engine], found: &[Found]) -> Vec<Vec<String>> {
             Goal::OfBare(goal) => (format!("{goal:.2} ×"), ratio(1) <= goal),
             Goal::Plain(goal) => (format!("{goal}"), middle(1) <= goal),
         };
-        let mut cells = vec![line.title.to_owned(), format!("{:.2}", middle(0)), format!("{:.2}", middle(1)), format!("{:.2} ×", ratio(1))];
+        let mut cells = vec![
+            line.title.to_owned(),
+            format!("{:.2}", middle(0)),
+            format!("{:.2}", middle(1)),
+            format!("{:.2} ×", ratio(1)),
+        ];
         cells.extend([goal, verdict(is_reached)]);
         if engines.len() > 2 {
             cells.extend([format!("{:.2}", middle(2)), format!("{:.2} ×", ratio(2))]);
@@ -156,8 +182,8 @@ fn table(engines: &[Engine], found: &[Found]) -> Vec<Vec<String>> {
 struct Played {
     engine: Engine,
     figures: Figures,
-    /// The times of single objects.
-    times: Vec<f64>,
+    /// The times of single objects, by turns.
+    turns: Vec<Vec<f64>>,
 }
 
 /// One engine of a round, with its own kind.
@@ -168,13 +194,15 @@ struct Player {
     figures: Figures,
     /// The patches before the measured objects.
     patches: u64,
-    /// The times of single objects.
-    times: Vec<f64>,
+    /// The times of single objects, by turns.
+    turns: Vec<Vec<f64>>,
 }
 
-/// Runs engines side by side, of which one at a time has work: the speed of a machine may change from one minute to the next.
+/// Runs engines side by side, of which one at a time has work: the speed of a machine may change from one minute to the
+/// next.
 fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) -> Vec<Played> {
-    let mut players: Vec<Player> = engines.iter().map(|engine| Player::start(cluster, *engine, round, directory)).collect();
+    let mut players: Vec<Player> =
+        engines.iter().map(|engine| Player::start(cluster, *engine, round, directory)).collect();
     sleep(SETTLED);
     for player in &mut players {
         player.figures.idle = megabytes(player.program.resident());
@@ -185,13 +213,14 @@ fn play(cluster: &Cluster, engines: &[Engine], round: &str, directory: &Path) ->
     for player in &mut players {
         player.patches = player.load.patches();
     }
+    // There and back, so that a machine that becomes slower or faster does so for all of them.
     for turn in 0..TURNS {
         for player in &mut players {
             player.handle_single_objects(turn);
         }
+        players.reverse();
     }
     for turn in 0..BURSTS {
-        // There and back, so that a machine that becomes slower or faster does so for all of them.
         for player in &mut players {
             player.handle_a_burst(turn);
         }
@@ -207,13 +236,13 @@ impl Player {
         let load = Load::new(cluster.client(), &group);
         sleep(Duration::from_secs(2));
         let program = engine.start(cluster, &group, directory);
-        Self { engine, load, program, figures: Figures::default(), patches: 0, times: Vec::new() }
+        Self { engine, load, program, figures: Figures::default(), patches: 0, turns: Vec::new() }
     }
 
     fn handle_single_objects(&mut self, turn: usize) {
         let (before, objects) = (self.program.cpu(), count(STEADY) / TURNS);
         let began = self.load.make(&format!("steady-{turn}"), objects, Pace::Steady(PAUSE), 0);
-        self.times.extend(times(&began, &self.load.wait()));
+        self.turns.push(times(&began, &self.load.wait()));
         self.figures.steady_cpu += self.cpu_per_object(before, count(STEADY));
     }
 
@@ -231,9 +260,10 @@ impl Player {
     }
 
     fn end(mut self) -> Played {
-        self.figures.patches = (self.load.patches() - self.patches) as f64 / (count(STEADY) + count(BURST) * BURSTS) as f64;
+        self.figures.patches =
+            (self.load.patches() - self.patches) as f64 / (count(STEADY) + count(BURST) * BURSTS) as f64;
         self.figures.rested = megabytes(self.program.resident());
-        Played { engine: self.engine, figures: self.figures, times: self.times }
+        Played { engine: self.engine, figures: self.figures, turns: self.turns }
     }
 }
 
